@@ -1,0 +1,42 @@
+//! Fused CPU operations on burn tensors. Each file is one operation: its formula, its plain twin in ordinary tensor
+//! methods, a fused forward, and a hand-written backward. On any other backend or data type the twin runs instead.
+//!
+//! Axes, everywhere: `B` batch, `T` time, `C` channels, `H` heads, `D` features of a head, `V` vocabulary.
+
+pub mod activation;
+pub mod adamw;
+pub mod attention;
+pub mod case;
+pub mod cross_entropy;
+pub mod dropout;
+pub mod embedding;
+pub mod fused;
+pub mod gated;
+pub mod layer_norm;
+pub mod linear;
+pub mod random;
+pub mod recurrent;
+pub mod rms_norm;
+pub mod rope;
+pub mod simd;
+pub mod softmax;
+pub mod threads;
+
+pub use activation::{Activation, activate};
+pub use adamw::{AdamW, adamw};
+pub use attention::{Attend, Mask, Qkv, Sight, attention, attention_with_weights};
+pub use cross_entropy::{CrossEntropy, IGNORED, Reduce, cross_entropy};
+pub use dropout::dropout;
+pub use embedding::{Ids, embedding};
+pub use fused::plain;
+pub use gated::gated;
+pub use layer_norm::layer_norm;
+pub use linear::{Projection, linear};
+pub use random::Key;
+pub use recurrent::{gru_step, lstm_step};
+pub use rms_norm::rms_norm;
+pub use rope::{Pairing, Positions, RopeTable, rope};
+pub use softmax::softmax;
+
+/// Every kernel: the one list that the parity tests, the gradient checks and the benchmarks walk.
+pub const ALL: &[case::Op] = &[linear::OP, activation::OP, layer_norm::OP];

@@ -1,0 +1,315 @@
+//! Linear projection, bias and activation in one: `y = act(x·Wᵀ + b)`.
+//!
+//! Shapes: x `[…, C]`, W `[O, C]` (a row per output, as files store it), b `[O]`, y `[…, O]`. Several projections of one
+//! input can be packed side by side, `y = [x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …]`: queries, keys and values, or gate and up, then
+//! come out as one tensor that the next kernel reads with strides, and no copy is ever made.
+//!
+//! The products are [`gemm`]'s, which gives the same bits at any thread count. Backward, with `u = x·Wᵀ + b`:
+//! `du = dy·act′(u)`, `dx = Σ duᵢ·Wᵢ`, `dWᵢ = duᵢᵀ·x`, `dbᵢ = Σ_rows duᵢ`. Kept: x, and u where there is an activation.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use qkv_kernels::{Projection, linear};
+//!
+//! let device = Device::flex();
+//! let x = Tensor::<2>::from_floats([[1.0, 2.0]], &device);
+//! let w = Tensor::<2>::from_floats([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], &device); // 2 → 3
+//! let b = Tensor::<1>::from_floats([0.5, 0.0, -1.0], &device);
+//! let y: Vec<f32> = linear(x, &[Projection::new(w, Some(b))], None).into_data().to_vec().unwrap();
+//! assert_eq!(y, [1.5, 2.0, 2.0]);
+//! ```
+
+use crate::activation::{self, Activation};
+use crate::case::{Bench, Case, Op, Work};
+use crate::fused::{Fused, apply, dense, elements, elements_mut, room, rows_and_width, tensor};
+use crate::threads;
+use burn::backend::DispatchTensor;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Tensor;
+
+/// One projection: weight `[O, C]` and optional bias `[O]`.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    /// `[O, C]`
+    pub weight: Tensor<2>,
+    /// `[O]`
+    pub bias: Option<Tensor<1>>,
+}
+
+impl Projection {
+    /// Puts the two together.
+    pub fn new(weight: Tensor<2>, bias: Option<Tensor<1>>) -> Self {
+        Self { weight, bias }
+    }
+}
+
+/// `act([x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …])` for one to three projections of one input.
+///
+/// # Panics
+/// If there are no projections or more than three, or the widths do not fit: callers build them from a checked spec.
+pub fn linear<const D: usize>(x: Tensor<D>, parts: &[Projection], act: Option<Activation>) -> Tensor<D> {
+    let input = x.dims()[D - 1];
+    for part in parts {
+        assert_eq!(part.weight.dims()[1], input, "linear: the input is {input} wide, the weight is not");
+    }
+    let run = |x: Tensor<D>| match parts {
+        [a] => go::<3>(x.into_dispatch(), [a], act),
+        [a, b] => go::<5>(x.into_dispatch(), [a, b], act),
+        [a, b, c] => go::<7>(x.into_dispatch(), [a, b, c], act),
+        _ => panic!("linear packs one to three projections, not {}", parts.len()),
+    };
+    match run(x) {
+        Ok(y) => Tensor::from_dispatch(y),
+        Err(x) => plain(Tensor::from_dispatch(x), parts, act),
+    }
+}
+
+/// Lines up x, the weights and the biases as the `N` inputs of the kernel.
+fn go<const N: usize>(
+    x: DispatchTensor,
+    parts: impl IntoIterator<Item = impl std::borrow::Borrow<Projection>>,
+    act: Option<Activation>,
+) -> Result<DispatchTensor, DispatchTensor> {
+    let mut inputs = [const { None }; N];
+    inputs[0] = Some(x);
+    for (i, part) in parts.into_iter().enumerate() {
+        let part: &Projection = part.borrow();
+        inputs[1 + 2 * i] = Some(part.weight.clone().into_dispatch());
+        inputs[2 + 2 * i] = part.bias.clone().map(Tensor::into_dispatch);
+    }
+    apply(Linear { act }, inputs).map_err(|mut inputs| inputs[0].take().expect("the input is always there"))
+}
+
+/// The plain twin.
+fn plain<const D: usize>(x: Tensor<D>, parts: &[Projection], act: Option<Activation>) -> Tensor<D> {
+    let dims = x.dims();
+    let flat: Tensor<2> = x.reshape([-1, dims[D - 1] as i64]);
+    let project = |part: &Projection| {
+        let y = flat.clone().matmul(part.weight.clone().transpose());
+        match &part.bias {
+            Some(bias) => y + bias.clone().unsqueeze(),
+            None => y,
+        }
+    };
+    let y = Tensor::cat(parts.iter().map(project).collect(), 1); // [rows, ΣO]
+    let mut shape = dims;
+    shape[D - 1] = y.dims()[1];
+    let y = y.reshape(shape);
+    act.map_or(y.clone(), |act| act.plain(y))
+}
+
+/// The kernel: inputs are x, then weight and bias of each part.
+#[derive(Clone, Copy, Debug)]
+struct Linear {
+    act: Option<Activation>,
+}
+
+/// What [`Linear`] keeps: its inputs, and the value before the activation if there is one.
+#[derive(Clone, Debug)]
+struct Saved<const N: usize> {
+    inputs: [Option<FlexTensor>; N],
+    before: Option<FlexTensor>,
+}
+
+impl<const N: usize> Fused<N> for Linear {
+    type Saved = Saved<N>;
+
+    fn forward(&self, inputs: [Option<FlexTensor>; N], keep: bool) -> (FlexTensor, Option<Saved<N>>) {
+        let inputs = inputs.map(|t| t.map(dense));
+        let x = inputs[0].as_ref().expect("linear has an input");
+        let (rows, width) = rows_and_width(x);
+        let mut shape = x.layout().shape().clone();
+        let total: usize = parts(&inputs).map(|(w, _)| w.layout().shape()[0]).sum();
+        *shape.last_mut().expect("linear's input has an axis") = total;
+
+        let mut y = room(rows * total);
+        let mut at = 0;
+        for (w, bias) in parts(&inputs) {
+            let out = w.layout().shape()[0];
+            if let Some(bias) = bias {
+                let bias = elements(bias);
+                threads::for_rows(&mut y, total, |_, y| {
+                    y.chunks_exact_mut(total).for_each(|row| row[at..at + out].copy_from_slice(bias));
+                });
+            }
+            let dst = Strided { start: at, row: total, column: 1 };
+            let weight = Strided { start: 0, row: 1, column: width }; // Wᵀ
+            product([rows, width, out], &mut y, dst, bias.is_some(), elements(x), rowwise(width), elements(w), weight);
+            at += out;
+        }
+        let Some(act) = self.act else {
+            return (tensor(y, shape), keep.then_some(Saved { inputs, before: None }));
+        };
+        let mut after = room(y.len());
+        activation::forward(act, &y, &mut after);
+        let before = keep.then(|| tensor(y, shape.clone()));
+        (tensor(after, shape), keep.then_some(Saved { inputs, before }))
+    }
+
+    fn backward(&self, saved: Saved<N>, grad: FlexTensor, wants: [bool; N]) -> [Option<FlexTensor>; N] {
+        let mut grad = dense(grad);
+        if let (Some(act), Some(before)) = (self.act, &saved.before) {
+            activation::backward(act, elements(before), elements_mut(&mut grad));
+        }
+        let du = elements(&grad);
+        let x = saved.inputs[0].as_ref().expect("linear has an input");
+        let (rows, width) = rows_and_width(x);
+        let (_, total) = rows_and_width(&grad);
+        let mut dx = wants[0].then(|| room(rows * width));
+        let mut grads = [const { None }; N];
+        let mut at = 0;
+        for (i, (w, _)) in parts(&saved.inputs).enumerate() {
+            let out = w.layout().shape()[0];
+            if let Some(dx) = &mut dx {
+                let g = Strided { start: at, row: total, column: 1 };
+                product([rows, out, width], dx, rowwise(width), i > 0, du, g, elements(w), rowwise(width));
+            }
+            if wants[1 + 2 * i] {
+                let mut dw = room(out * width);
+                let g = Strided { start: at, row: 1, column: total }; // duᵀ
+                product([out, rows, width], &mut dw, rowwise(width), false, du, g, elements(x), rowwise(width));
+                grads[1 + 2 * i] = Some(tensor(dw, [out, width]));
+            }
+            at += out;
+        }
+        if (0..N / 2).any(|i| wants[2 + 2 * i]) {
+            let sums = threads::column_sums(du, total);
+            let mut at = 0;
+            for (i, (w, _)) in parts(&saved.inputs).enumerate() {
+                let out = w.layout().shape()[0];
+                grads[2 + 2 * i] = wants[2 + 2 * i].then(|| tensor(sums[at..at + out].to_vec(), [out]));
+                at += out;
+            }
+        }
+        grads[0] = dx.map(|dx| tensor(dx, x.layout().shape().clone()));
+        grads
+    }
+}
+
+/// The (weight, bias) pairs among the inputs.
+fn parts<const N: usize>(inputs: &[Option<FlexTensor>; N]) -> impl Iterator<Item = (&FlexTensor, Option<&FlexTensor>)> {
+    inputs[1..].chunks_exact(2).map(|p| (p[0].as_ref().expect("every part has a weight"), p[1].as_ref()))
+}
+
+/// Where a matrix lies in a slice: element (i, j) is at `start + i·row + j·column`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strided {
+    pub(crate) start: usize,
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+}
+
+/// A whole matrix of rows of `width`.
+pub(crate) fn rowwise(width: usize) -> Strided {
+    Strided { start: 0, row: width, column: 1 }
+}
+
+impl Strided {
+    /// One past the last element of an `m × n` matrix.
+    fn end(self, m: usize, n: usize) -> usize {
+        if m == 0 || n == 0 { self.start } else { self.start + (m - 1) * self.row + (n - 1) * self.column + 1 }
+    }
+}
+
+/// `dst ← a·b`, or `dst ← dst + a·b`: a is m × k, b is k × n, each wherever it lies. In parallel when it is large.
+pub(crate) fn product(
+    [m, k, n]: [usize; 3],
+    dst: &mut [f32],
+    d: Strided,
+    add: bool,
+    lhs: &[f32],
+    a: Strided,
+    rhs: &[f32],
+    b: Strided,
+) {
+    // Below this the threads' hand-over costs more than the product.
+    let parallel = m * k * n > 96 * 96 * 96 && rayon::current_num_threads() > 1;
+    product_on(parallel, [m, k, n], 1.0, dst, d, add, lhs, a, rhs, b);
+}
+
+/// [`product`] scaled by `scale`, on this thread only unless `parallel`.
+pub(crate) fn product_on(
+    parallel: bool,
+    [m, k, n]: [usize; 3],
+    scale: f32,
+    dst: &mut [f32],
+    d: Strided,
+    add: bool,
+    lhs: &[f32],
+    a: Strided,
+    rhs: &[f32],
+    b: Strided,
+) {
+    assert!(d.end(m, n) <= dst.len() && a.end(m, k) <= lhs.len() && b.end(k, n) <= rhs.len(), "product out of bounds");
+    let at = |s: Strided| (s.column as isize, s.row as isize);
+    let ((dc, dr), (ac, ar), (bc, br)) = (at(d), at(a), at(b));
+    let threads = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    // SAFETY: the assertion above bounds every element that the strides can reach; `dst` is borrowed mutably, so it
+    // overlaps neither input; without `add`, gemm writes dst without reading it.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            dst.as_mut_ptr().add(d.start),
+            dc,
+            dr,
+            add,
+            lhs.as_ptr().add(a.start),
+            ac,
+            ar,
+            rhs.as_ptr().add(b.start),
+            bc,
+            br,
+            1.0,
+            scale,
+            false,
+            false,
+            false,
+            threads,
+        );
+    }
+}
+
+/// This kernel's row in the register.
+pub const OP: Op = Op { name: "linear", formula: "act(x·Wᵀ + b), up to three W side by side", cases, bench };
+
+fn case(rows: usize, c: usize, outs: &'static [usize], bias: bool, act: Option<Activation>) -> Case {
+    let sizes: Vec<usize> = std::iter::once(rows * c).chain(outs.iter().flat_map(|o| [o * c, *o])).collect();
+    Case::new(format!("[{rows}, {c}] → {outs:?}, bias {bias}, {act:?}"), sizes, move |x| {
+        let part = |(i, &out): (usize, &usize)| {
+            let bias = bias.then(|| x[2 + 2 * i].clone());
+            Projection::new(x[1 + 2 * i].clone().reshape([out, c]), bias)
+        };
+        let parts: Vec<_> = outs.iter().enumerate().map(part).collect();
+        linear(x[0].clone().reshape([rows, c]), &parts, act).flatten(0, 1)
+    })
+}
+
+fn cases() -> Vec<Case> {
+    let view = Case::new("transposed input", [5 * 7, 3 * 7, 3], |x| {
+        let part = Projection::new(x[1].clone().reshape([3, 7]), Some(x[2].clone()));
+        linear(x[0].clone().reshape([7, 5]).transpose(), &[part], Some(Activation::Relu)).flatten(0, 1)
+    });
+    let mut all = vec![
+        case(1, 1, &[1], true, None),
+        case(3, 5, &[7], true, None),
+        case(3, 5, &[7], true, Some(Activation::GeluTanh)),
+        case(13, 17, &[11], true, Some(Activation::Silu)),
+        case(4, 8, &[8, 8, 8], true, None),
+        case(5, 7, &[3, 2, 6], true, None),
+        case(9, 16, &[12, 12], true, None),
+        case(67, 129, &[131], true, Some(Activation::Gelu)),
+        view,
+    ];
+    // Without a bias the bias inputs would have no gradient to compare: these cases name the weights alone.
+    all.push(Case::new("no bias", [6 * 5, 4 * 5], |x| {
+        linear(x[0].clone().reshape([6, 5]), &[Projection::new(x[1].clone().reshape([4, 5]), None)], None).flatten(0, 1)
+    }));
+    all
+}
+
+fn bench() -> Bench {
+    let case = case(2048, 384, &[1536], true, None);
+    Bench { case, work: Work::Flops(2.0 * 2048.0 * 384.0 * 1536.0) }
+}
