@@ -8,7 +8,7 @@
 //! use qkv_kernels::{Activation, activate};
 //!
 //! let x = Tensor::<1>::from_floats([-1.0, 0.0, 2.0], &Device::flex());
-//! let y: Vec<f32> = activate(x, Activation::Relu).into_data().to_vec().unwrap();
+//! let y: Vec<f32> = activate(x, Activation::Relu).into_data().try_to_vec().unwrap();
 //! assert_eq!(y, [0.0, 0.0, 2.0]);
 //! ```
 

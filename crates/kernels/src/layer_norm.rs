@@ -22,7 +22,7 @@ use pulp::Simd;
 /// let device = Device::flex();
 /// let x = Tensor::<2>::from_floats([[1.0, 3.0]], &device); // mean 2, variance 1
 /// let gain = Tensor::<1>::from_floats([1.0, 10.0], &device);
-/// let y: Vec<f32> = qkv_kernels::layer_norm(x, gain, None, 0.0).into_data().to_vec().unwrap();
+/// let y: Vec<f32> = qkv_kernels::layer_norm(x, gain, None, 0.0).into_data().try_to_vec().unwrap();
 /// assert_eq!(y, [-1.0, 10.0]);
 /// ```
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<Tensor<1>>, eps: f64) -> Tensor<D> {

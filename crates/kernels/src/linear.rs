@@ -15,7 +15,7 @@
 //! let x = Tensor::<2>::from_floats([[1.0, 2.0]], &device);
 //! let w = Tensor::<2>::from_floats([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], &device); // 2 → 3
 //! let b = Tensor::<1>::from_floats([0.5, 0.0, -1.0], &device);
-//! let y: Vec<f32> = linear(x, &[Projection::new(w, Some(b))], None).into_data().to_vec().unwrap();
+//! let y: Vec<f32> = linear(x, &[Projection::new(w, Some(b))], None).into_data().try_to_vec().unwrap();
 //! assert_eq!(y, [1.5, 2.0, 2.0]);
 //! ```
 

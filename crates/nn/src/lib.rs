@@ -1,1 +1,26 @@
-//! placeholder
+//! The building blocks of the lectures, one small file each: idea, formula, shapes, and an example that can be checked by
+//! hand. Axes: `B` batch, `T` time, `C` channels, `H` heads, `G` key heads, `D` features of a head, `V` vocabulary.
+
+pub mod attention;
+pub mod cache;
+pub mod cx;
+pub mod embedding;
+pub mod feed_forward;
+pub mod init;
+pub mod linear;
+pub mod lora;
+pub mod mask;
+pub mod norm;
+pub mod position;
+pub mod residual;
+
+pub use attention::{Attention, Biased, Heads, Scale};
+pub use cache::Cache;
+pub use cx::{Cx, Mode, Tapped, Taps};
+pub use embedding::Embedding;
+pub use feed_forward::{FeedForward, Ffn};
+pub use init::{Build, Init};
+pub use linear::{Linear, packed};
+pub use lora::Lora;
+pub use norm::{Norm, NormKind};
+pub use residual::Wiring;

@@ -45,7 +45,7 @@ pub fn max_diff(a: &[f32], b: &[f32]) -> f32 {
 
 /// The elements of a tensor.
 pub fn values<const D: usize>(x: Tensor<D>) -> Vec<f32> {
-    x.into_data().convert_dtype(DType::F32).to_vec().expect("floats")
+    x.into_data().convert_dtype(DType::F32).try_to_vec().expect("floats")
 }
 
 /// A function of flat tensors, as a gradient check sees it.
@@ -75,13 +75,13 @@ pub fn gradcheck(f: Function, inputs: &[Vec<f64>], direction: &[f32]) -> Result<
         let along: Vec<f64> = direction[..n].iter().map(|d| *d as f64).collect();
         (out * as_tensor(&along)).sum()
     };
-    let number = |t: Tensor<1>| t.into_data().to_vec::<f64>().expect("f64")[0];
+    let number = |t: Tensor<1>| t.into_data().try_to_vec::<f64>().expect("f64")[0];
     let tensors: Vec<_> = inputs.iter().map(|x| as_tensor(x).require_grad()).collect();
     let grads = score(&tensors).backward();
     let (absolute, relative) = tolerance::GRADCHECK;
     for (i, x) in inputs.iter().enumerate() {
         let gradient = tensors[i].grad(&grads).ok_or(format!("input {i} got no gradient"))?;
-        let gradient = gradient.into_data().to_vec::<f64>().expect("f64");
+        let gradient = gradient.into_data().try_to_vec::<f64>().expect("f64");
         // A stride keeps large inputs affordable; prime, so that every row and column is met.
         let stride = if x.len() > 200 { 37 } else { 1 };
         for j in (0..x.len()).step_by(stride) {

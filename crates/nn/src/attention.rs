@@ -1,0 +1,232 @@
+//! Multi-head attention (Vaswani et al. 2017): project to queries, keys and values; attend head by head with
+//! `softmax(Q·Kᵀ/√D)·V`; put the heads side by side; project out.
+//!
+//! Self-attention reads x `[B, T, C]` alone; cross-attention takes its queries from x and its keys and values from a
+//! memory `[B, Tm, C]`. With G < H key heads, H/G query heads share one (grouped queries). Without positions the result
+//! is equivariant: permute the tokens of x and the outputs are permuted the same way.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use qkv_kernels::Mask;
+//! use qkv_nn::{Attention, Build, Cx, Heads, Init};
+//! let heads = Heads { heads: 1, kv_heads: 1, dim: 2 };
+//! let one = Attention::new(&Build::new(&Device::flex(), 0), 2, heads, Init::Zeros);
+//! // All scores 0: every token looks at all tokens alike; W_o = 0, so out comes 0.
+//! let y = one.attend(Tensor::<3>::ones([1, 3, 2], &Device::flex()), &Mask::none(), None, &mut Cx::eval());
+//! assert_eq!(y.into_data().try_to_vec::<f32>().unwrap(), [0.0; 6]);
+//! ```
+
+use crate::position::Rotary;
+use crate::{Build, Cx, Init, Linear, linear::packed};
+use burn::module::Module;
+use burn::tensor::Tensor;
+use qkv_kernels::{Attend, Mask, Qkv, attention, attention_with_weights};
+
+/// How many heads, and how wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// H
+    pub heads: usize,
+    /// G, divides H; equal to H unless queries are grouped
+    pub kv_heads: usize,
+    /// D
+    pub dim: usize,
+}
+
+/// Which projections have a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Biased {
+    /// all four
+    All,
+    /// none
+    None,
+    /// queries, keys and values, not the output
+    Qkv,
+}
+
+/// What the dot products are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// 1/√D: keeps their variance at 1 whatever D is
+    InverseRoot,
+    /// 1: T5 folds the scale into its start values
+    One,
+}
+
+/// Multi-head attention.
+#[derive(Module, Debug)]
+pub struct Attention {
+    /// `[H·D, C]`
+    pub q: Linear,
+    /// `[G·D, C]`
+    pub k: Linear,
+    /// `[G·D, C]`
+    pub v: Linear,
+    /// `[C, H·D]`
+    pub out: Linear,
+    #[module(skip)]
+    heads: Heads,
+    #[module(skip)]
+    scale: f32,
+    #[module(skip)]
+    rotary: Option<Rotary>,
+    #[module(skip)]
+    dropout: f64,
+}
+
+impl Attention {
+    /// A new sub-layer of width C with biases and 1/√D, no rotary positions, no dropout.
+    pub fn new(build: &Build, width: usize, heads: Heads, init: Init) -> Self {
+        Self::with(build, width, heads, Biased::All, Scale::InverseRoot, init)
+    }
+
+    /// A new sub-layer of width C.
+    pub fn with(build: &Build, width: usize, heads: Heads, bias: Biased, scale: Scale, init: Init) -> Self {
+        let Heads { heads: h, kv_heads: g, dim } = heads;
+        let linear = |name: &str, from, to, bias| Linear::new(&build.at(name), from, to, bias, init);
+        let qkv = |name, n: usize| linear(name, width, n * dim, bias != Biased::None);
+        Self {
+            q: qkv("q", h),
+            k: qkv("k", g),
+            v: qkv("v", g),
+            out: linear("out", h * dim, width, bias == Biased::All),
+            heads,
+            scale: match scale {
+                Scale::InverseRoot => 1.0 / (dim as f32).sqrt(),
+                Scale::One => 1.0,
+            },
+            rotary: None,
+            dropout: 0.0,
+        }
+    }
+
+    /// The same with rotary positions.
+    pub fn with_rotary(self, rotary: Option<Rotary>) -> Self {
+        Self { rotary, ..self }
+    }
+
+    /// The same with dropout on the attention weights.
+    pub fn with_dropout(self, dropout: f64) -> Self {
+        Self { dropout, ..self }
+    }
+
+    /// Self-attention: x `[B, T, C]` → `[B, T, C]`. With a cache, x holds the tokens after those in it.
+    pub fn attend(&self, x: Tensor<3>, mask: &Mask, bias: Option<Tensor<4>>, cx: &mut Cx) -> Tensor<3> {
+        let Heads { heads: h, kv_heads: g, dim } = self.heads;
+        let mut qkv = packed(x, &[&self.q, &self.k, &self.v], None); // [B, T, (H + 2G)·D]
+        if let Some(rotary) = &self.rotary {
+            qkv = rotary.turn(qkv, &cx.positions, h + 2 * g, h + g);
+        }
+        let path = cx.path().to_string();
+        let qkv = match &mut cx.cache {
+            None => Qkv::Packed(qkv),
+            Some(cache) => {
+                let [b, t, _] = qkv.dims();
+                let heads = qkv.reshape([b, t, h + 2 * g, dim]).swap_dims(1, 2); // [B, H + 2G, T, D]
+                let (k, v) = (heads.clone().narrow(1, h, g), heads.clone().narrow(1, h + g, g));
+                let (k, v) = cache.append(&path, k, v);
+                Qkv::Views { q: heads.narrow(1, 0, h), k, v }
+            }
+        };
+        self.finish(qkv, mask, bias, cx)
+    }
+
+    /// Cross-attention: queries from x `[B, T, C]`, keys and values from `memory` `[B, Tm, C]`.
+    pub fn cross(&self, x: Tensor<3>, memory: &Tensor<3>, mask: &Mask, cx: &mut Cx) -> Tensor<3> {
+        let q = self.q.forward(x);
+        let project = || packed(memory.clone(), &[&self.k, &self.v], None);
+        let path = cx.path().to_string();
+        let kv = match &mut cx.cache {
+            Some(cache) => cache.memory(&path, project),
+            None => project(),
+        };
+        self.finish(Qkv::Cross { q, kv }, mask, None, cx)
+    }
+
+    fn finish(&self, qkv: Qkv, mask: &Mask, bias: Option<Tensor<4>>, cx: &mut Cx) -> Tensor<3> {
+        let dropout = if self.dropout > 0.0 { cx.within("weights", |cx| cx.key()) } else { None };
+        let how = Attend {
+            heads: self.heads.heads,
+            kv_heads: self.heads.kv_heads,
+            scale: self.scale,
+            mask: mask.clone(),
+            dropout: dropout.map(|key| (self.dropout as f32, key)),
+        };
+        // Who wants to see the weights gets the plain path; the fused kernel never holds them.
+        let mixed = if cx.wants("weights") {
+            let (mixed, weights) = attention_with_weights(qkv, bias, &how);
+            cx.tap("weights", &weights);
+            mixed
+        } else {
+            attention(qkv, bias, &how)
+        };
+        self.out.forward(mixed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cache;
+    use burn::tensor::Device;
+    use qkv_testkit::{max_diff, values};
+
+    fn block(kv_heads: usize) -> (Attention, Tensor<3>) {
+        let build = Build::new(&Device::flex(), 4);
+        let heads = Heads { heads: 4, kv_heads, dim: 3 };
+        let x = build.param("x", [2, 5, 8], Init::Normal { std: 1.0 }).val();
+        (Attention::new(&build, 8, heads, Init::Normal { std: 0.5 }), x)
+    }
+
+    #[test]
+    fn without_positions_attention_is_permutation_equivariant() {
+        let (block, x) = block(2);
+        let run = |x: Tensor<3>| block.attend(x, &Mask::none(), None, &mut Cx::eval());
+        assert!(max_diff(&values(run(x.clone()).flip([1])), &values(run(x.flip([1])))) < 1e-5);
+    }
+
+    #[test]
+    fn the_future_cannot_change_the_past() {
+        let (block, x) = block(4);
+        let run = |x: Tensor<3>| values(block.attend(x, &Mask::causal(), None, &mut Cx::eval()).narrow(1, 0, 3));
+        let changed = Tensor::cat(vec![x.clone().narrow(1, 0, 3), x.clone().narrow(1, 3, 2) * 7.0], 1);
+        assert_eq!(run(x), run(changed));
+    }
+
+    #[test]
+    fn cached_equals_full_pass() {
+        let (block, x) = block(2);
+        let full = values(block.attend(x.clone(), &Mask::causal(), None, &mut Cx::eval()));
+        let mut cache = Cache::new(5);
+        let mut parts = vec![];
+        for (from, n) in [(0, 2), (2, 1), (3, 2)] {
+            let part = x.clone().narrow(1, from, n);
+            parts.push(block.attend(part, &Mask::causal(), None, &mut Cx::decode(&mut cache)));
+            cache.advance(n);
+        }
+        assert!(max_diff(&values(Tensor::cat(parts, 1)), &full) < 1e-5);
+    }
+
+    #[test]
+    fn tapped_weights_sum_to_one_and_change_nothing() {
+        let (block, x) = block(1);
+        let plain = values(block.attend(x.clone(), &Mask::causal(), None, &mut Cx::eval()));
+        let mut taps = crate::Taps::new(["weights"]);
+        let tapped = block.attend(x, &Mask::causal(), None, &mut Cx::eval().with_taps(&mut taps));
+        assert!(max_diff(&values(tapped), &plain) < 1e-5);
+        let weights = taps.get::<4>("weights").expect("handed out"); // [2, 4, 5, 5]
+        assert!(values(weights.sum_dim(3)).iter().all(|s| (s - 1.0).abs() < 1e-5));
+    }
+
+    #[test]
+    fn cross_attention_reads_the_memory_only_for_keys_and_values() {
+        let (block, x) = block(4);
+        let memory = x.clone().narrow(1, 0, 3) * 2.0;
+        let y = block.cross(x.clone(), &memory, &Mask::none(), &mut Cx::eval());
+        assert_eq!(y.dims(), [2, 5, 8]);
+        let hidden = Mask { padding: Some([true, true, false].repeat(2).into()), ..Mask::none() };
+        let short = block.cross(x.clone(), &memory.clone().narrow(1, 0, 2), &Mask::none(), &mut Cx::eval());
+        let padded = block.cross(x, &memory, &hidden, &mut Cx::eval());
+        assert!(max_diff(&values(short), &values(padded)) < 1e-5); // padding changes nothing
+    }
+}

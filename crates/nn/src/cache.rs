@@ -1,0 +1,140 @@
+//! Key/value cache: what attention has already computed for the tokens before, so that each new token costs one row.
+//!
+//! Room for `capacity` tokens is made once per layer, `[B, G, capacity, D]`, and filled in place. Layers find their room
+//! by their path, so the cache needs to know nothing about the network. Cross-attention keeps the projected memory, which
+//! does not grow. Beam search reorders rows.
+
+use burn::tensor::Tensor;
+use std::collections::BTreeMap;
+
+/// Keys and values of the tokens before.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    len: usize,
+    capacity: usize,
+    own: BTreeMap<String, [Tensor<4>; 2]>,
+    memory: BTreeMap<String, Tensor<3>>,
+    state: BTreeMap<String, Tensor<3>>,
+}
+
+impl Cache {
+    /// Room for `capacity` tokens.
+    pub fn new(capacity: usize) -> Self {
+        Self { len: 0, capacity, own: BTreeMap::new(), memory: BTreeMap::new(), state: BTreeMap::new() }
+    }
+
+    /// How many tokens are held.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no token is held.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many tokens there is room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Writes keys and values `[B, G, T, D]` of new tokens of the layer at `path` behind those held, and returns all so
+    /// far as views `[B, G, len + T, D]`.
+    ///
+    /// # Panics
+    /// If there is no room: the model checks the length at its door.
+    pub(crate) fn append(&mut self, path: &str, k: Tensor<4>, v: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        let [b, g, t, d] = k.dims();
+        let (from, to) = (self.len, self.len + t);
+        assert!(to <= self.capacity, "cache: {to} tokens do not fit in {}", self.capacity);
+        let device = k.device();
+        let room = || Tensor::<4>::zeros([b, g, self.capacity, d], &device);
+        // Taken out, so that nobody else holds the storage and the write is in place.
+        let [held_k, held_v] = self.own.remove(path).unwrap_or_else(|| [room(), room()]);
+        let write = |held: Tensor<4>, new| held.slice_assign([0..b, 0..g, from..to, 0..d], new);
+        let (k, v) = (write(held_k, k), write(held_v, v));
+        let views = (k.clone().narrow(2, 0, to), v.clone().narrow(2, 0, to));
+        self.own.insert(path.to_string(), [k, v]);
+        views
+    }
+
+    /// The projected memory of the layer at `path`, computed on first use.
+    pub(crate) fn memory(&mut self, path: &str, project: impl FnOnce() -> Tensor<3>) -> Tensor<3> {
+        self.memory.entry(path.to_string()).or_insert_with(project).clone()
+    }
+
+    /// The state `[layers, B, H]` of the recurrent network at `path`, if it has run before.
+    pub fn state(&self, path: &str) -> Option<Tensor<3>> {
+        self.state.get(path).cloned()
+    }
+
+    /// Keeps the state of a recurrent network for the next token.
+    pub fn set_state(&mut self, path: &str, state: Tensor<3>) {
+        self.state.insert(path.to_string(), state);
+    }
+
+    /// Counts `t` more tokens as held: called once per pass, after every layer has written them.
+    pub fn advance(&mut self, t: usize) {
+        self.len += t;
+    }
+
+    /// Forgets all tokens from position `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Row b becomes what row `rows[b]` was: the survivors of a beam search step, or one row made many.
+    pub fn reorder(&mut self, rows: &[usize]) {
+        let pick = |n: usize| rows.iter().enumerate().any(|(i, &r)| i != r) || rows.len() != n;
+        let index = |device: &burn::tensor::Device| {
+            let rows: Vec<i64> = rows.iter().map(|&r| r as i64).collect();
+            Tensor::<1, burn::tensor::Int>::from_data(rows.as_slice(), device)
+        };
+        for held in self.own.values_mut() {
+            for t in held.iter_mut().filter(|t| pick(t.dims()[0])) {
+                *t = t.clone().select(0, index(&t.device()));
+            }
+        }
+        for t in self.memory.values_mut().filter(|t| pick(t.dims()[0])) {
+            *t = t.clone().select(0, index(&t.device()));
+        }
+        for t in self.state.values_mut().filter(|t| pick(t.dims()[1])) {
+            *t = t.clone().select(1, index(&t.device()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+    use qkv_testkit::values;
+
+    fn rows(v: [f32; 2]) -> Tensor<4> {
+        Tensor::<1>::from_floats(v, &Device::flex()).reshape([2, 1, 1, 1])
+    }
+
+    #[test]
+    fn appends_in_order_and_reorders_rows() {
+        let mut cache = Cache::new(4);
+        cache.append("a", rows([1.0, 2.0]), rows([10.0, 20.0]));
+        cache.advance(1);
+        let (k, v) = cache.append("a", rows([3.0, 4.0]), rows([30.0, 40.0]));
+        assert_eq!((k.dims(), values(k), values(v)), ([2, 1, 2, 1], vec![1., 3., 2., 4.], vec![10., 30., 20., 40.]));
+        cache.advance(1);
+        cache.reorder(&[1, 1]);
+        let (k, _) = cache.append("a", rows([5.0, 6.0]), rows([0.0, 0.0]));
+        assert_eq!(values(k), [2., 4., 5., 2., 4., 6.]);
+        cache.truncate(1);
+        assert_eq!(cache.len(), 1);
+    }
+
+    #[test]
+    fn memory_is_projected_once() {
+        let mut cache = Cache::new(1);
+        let one = || Tensor::<3>::ones([1, 1, 1], &Device::flex());
+        cache.memory("x", one);
+        let again = cache.memory("x", || unreachable!("projected twice"));
+        assert_eq!(values(again), [1.0]);
+    }
+}

@@ -1,0 +1,196 @@
+//! The context of one forward pass: mode, randomness, positions, cache and taps, in one value that every block is handed.
+//!
+//! One `forward` therefore serves training (dropout, no cache), evaluation, and cached decoding; and any tensor on the
+//! way can be tapped by name without a second code path.
+//!
+//! ```
+//! use qkv_nn::Cx;
+//! let mut cx = Cx::train(1, 0); // seed, step
+//! cx.within("encoder", |cx| cx.within(3, |cx| assert_eq!(cx.path(), "encoder.3")));
+//! assert_eq!(cx.path(), "");
+//! ```
+
+use crate::Cache;
+use burn::tensor::Tensor;
+use qkv_kernels::{Key, Positions};
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+
+/// What the pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing is random.
+    Eval,
+    /// Dropout is on, drawn from this stream (seed and step; the place is the path).
+    Train(Key),
+}
+
+/// The context of one forward pass.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    /// what the pass is for
+    pub mode: Mode,
+    /// the position of each token
+    pub positions: Positions,
+    /// keys and values of the tokens before, when decoding
+    pub cache: Option<&'a mut Cache>,
+    /// what to hand out
+    pub taps: Option<&'a mut Taps>,
+    path: String,
+}
+
+impl<'a> Cx<'a> {
+    /// Whole sequences, nothing random.
+    pub fn eval() -> Self {
+        Self { mode: Mode::Eval, positions: Positions::From(0), cache: None, taps: None, path: String::new() }
+    }
+
+    /// One training step: dropout is a function of seed, step and place.
+    pub fn train(seed: u64, step: u64) -> Self {
+        Self { mode: Mode::Train(Key::new(seed, step, 0)), ..Self::eval() }
+    }
+
+    /// The next tokens after those in `cache`.
+    pub fn decode(cache: &'a mut Cache) -> Self {
+        Self { positions: Positions::From(cache.len()), cache: Some(cache), ..Self::eval() }
+    }
+
+    /// The same pass, with these tensors handed out.
+    pub fn with_taps(self, taps: &'a mut Taps) -> Self {
+        Self { taps: Some(taps), ..self }
+    }
+
+    /// The same pass, with these positions.
+    pub fn with_positions(self, positions: Positions) -> Self {
+        Self { positions, ..self }
+    }
+
+    /// Where in the network the pass is.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Runs `f` one level further down.
+    pub fn within<T>(&mut self, name: impl Display, f: impl FnOnce(&mut Self) -> T) -> T {
+        let len = self.path.len();
+        let dot = if len == 0 { "" } else { "." };
+        write!(self.path, "{dot}{name}").expect("writing to a string");
+        let out = f(self);
+        self.path.truncate(len);
+        out
+    }
+
+    /// The random stream of this place, if the pass is random.
+    pub fn key(&self) -> Option<Key> {
+        match self.mode {
+            Mode::Train(key) => Some(key.named(&self.path)),
+            Mode::Eval => None,
+        }
+    }
+
+    /// Drops elements of `x` with probability `p` when training; `name` tells this place from others in the block.
+    pub fn dropout<const D: usize>(&mut self, name: &str, x: Tensor<D>, p: f64) -> Tensor<D> {
+        if p == 0.0 || self.mode == Mode::Eval {
+            return x;
+        }
+        match self.within(name, |cx| cx.key()) {
+            Some(key) => qkv_kernels::dropout(x, p as f32, key),
+            None => x,
+        }
+    }
+
+    /// Whether somebody wants the tensor `name` of this place.
+    pub fn wants(&self, name: &str) -> bool {
+        self.taps.as_ref().is_some_and(|taps| taps.wants(&join(&self.path, name)))
+    }
+
+    /// Hands out a tensor, if somebody wants it.
+    pub fn tap<const D: usize>(&mut self, name: &str, x: &Tensor<D>) {
+        if let Some(taps) = self.taps.as_mut() {
+            let path = join(&self.path, name);
+            if taps.wants(&path) {
+                taps.got.insert(path, Tapped { dims: x.dims().to_vec(), flat: x.clone().reshape([-1]) });
+            }
+        }
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
+}
+
+/// Which tensors to hand out, and those handed out.
+#[derive(Clone, Debug, Default)]
+pub struct Taps {
+    wanted: Vec<String>,
+    got: BTreeMap<String, Tapped>,
+}
+
+/// A tensor that was handed out, flat, with its shape.
+#[derive(Clone, Debug)]
+pub struct Tapped {
+    /// the shape
+    pub dims: Vec<usize>,
+    /// the elements, row by row; still part of the graph when training
+    pub flat: Tensor<1>,
+}
+
+impl Taps {
+    /// Hands out every tensor whose last name is one of `names`: `weights` (attention), `hidden` (after each block)…
+    pub fn new<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
+        Self { wanted: names.into_iter().map(Into::into).collect(), got: BTreeMap::new() }
+    }
+
+    fn wants(&self, path: &str) -> bool {
+        let last = path.rsplit('.').next().unwrap_or(path);
+        self.wanted.iter().any(|w| w == last || w == path)
+    }
+
+    /// What was handed out, by path.
+    pub fn got(&self) -> &BTreeMap<String, Tapped> {
+        &self.got
+    }
+
+    /// The tensor at `path`, if it was handed out.
+    pub fn get<const D: usize>(&self, path: &str) -> Option<Tensor<D>> {
+        let tapped = self.got.get(path)?;
+        let dims: [usize; D] = tapped.dims.clone().try_into().ok()?;
+        Some(tapped.flat.clone().reshape(dims))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    #[test]
+    fn taps_hand_out_what_was_asked_for() {
+        let mut taps = Taps::new(["weights"]);
+        let mut cx = Cx::eval().with_taps(&mut taps);
+        let x = Tensor::<2>::ones([2, 3], &Device::flex());
+        cx.within("decoder", |cx| {
+            assert!(cx.wants("weights") && !cx.wants("hidden"));
+            cx.tap("weights", &x);
+            cx.tap("hidden", &x);
+        });
+        assert_eq!(taps.got().keys().collect::<Vec<_>>(), ["decoder.weights"]);
+        assert_eq!(taps.get::<2>("decoder.weights").map(|t| t.dims()), Some([2, 3]));
+        assert!(taps.get::<3>("decoder.weights").is_none());
+    }
+
+    #[test]
+    fn dropout_depends_on_seed_step_and_place() {
+        let x = Tensor::<1>::ones([64], &Device::flex());
+        let draw = |seed, step, place: &str| {
+            let mut cx = Cx::train(seed, step);
+            let y = cx.within(place, |cx| cx.dropout("out", x.clone(), 0.5));
+            y.into_data().try_to_vec::<f32>().unwrap()
+        };
+        assert_eq!(draw(1, 1, "a"), draw(1, 1, "a"));
+        for other in [draw(2, 1, "a"), draw(1, 2, "a"), draw(1, 1, "b")] {
+            assert_ne!(draw(1, 1, "a"), other);
+        }
+        assert_eq!(Cx::eval().dropout("out", x.clone(), 0.5).into_data(), x.into_data());
+    }
+}

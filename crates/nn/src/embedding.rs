@@ -1,0 +1,44 @@
+//! Embedding: each token id picks its row of a learned table. ids `[B, T]`, table `[V, C]` → `[B, T, C]`.
+//!
+//! The same table often serves as the output layer ("tied" weights): `logits = h·Wᵀ`.
+//!
+//! ```
+//! use qkv_kernels::Ids;
+//! use qkv_nn::{Build, Embedding, Init};
+//! let table = Embedding::new(&Build::new(&burn::tensor::Device::flex(), 0), 10, 4, Init::Ones);
+//! assert_eq!(table.forward(&Ids::new([1, 2, 3, 4, 5, 6], 2)).dims(), [2, 3, 4]);
+//! ```
+
+use crate::{Build, Init};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use qkv_kernels::{Ids, Projection, embedding, linear};
+
+/// A table with a row for each token.
+#[derive(Module, Debug)]
+pub struct Embedding {
+    /// `[V, C]`
+    pub weight: Param<Tensor<2>>,
+}
+
+impl Embedding {
+    /// A new table of `rows` rows.
+    pub fn new(build: &Build, rows: usize, width: usize, init: Init) -> Self {
+        Self { weight: build.param("weight", [rows, width], init) }
+    }
+
+    /// V, without allocating.
+    pub fn rows(&self) -> usize {
+        self.weight.lazy_shape().dims::<2>()[0]
+    }
+
+    /// The row of each id. The ids have been checked against [`Embedding::rows`].
+    pub fn forward(&self, ids: &Ids) -> Tensor<3> {
+        embedding(self.weight.val(), ids)
+    }
+
+    /// `h·Wᵀ (+ b)`: the table as output layer.
+    pub fn logits(&self, h: Tensor<3>, bias: Option<Tensor<1>>) -> Tensor<3> {
+        linear(h, &[Projection::new(self.weight.val(), bias)], None)
+    }
+}

@@ -1,0 +1,57 @@
+//! Normalisation of each token's features: LayerNorm `(x − mean)/√(var + ε)·γ + β`, or RMSNorm `x/√(mean(x²) + ε)·γ`.
+//! x `[…, C]`. Each token is treated alone, so padding and batch size cannot matter.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use qkv_nn::{Build, Norm, NormKind};
+//! let norm = Norm::new(&Build::new(&Device::flex(), 0), 2, NormKind::Layer { eps: 0.0 });
+//! let y = norm.forward(Tensor::<1>::from_floats([1.0, 3.0], &Device::flex())); // mean 2, deviation 1
+//! assert_eq!(y.into_data().try_to_vec::<f32>().unwrap(), [-1.0, 1.0]);
+//! ```
+
+use crate::{Build, Init};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use qkv_kernels::{layer_norm, rms_norm};
+
+/// Which normalisation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NormKind {
+    /// mean and variance; gain and shift
+    Layer {
+        /// ε
+        eps: f64,
+    },
+    /// root mean square; gain only
+    Rms {
+        /// ε
+        eps: f64,
+    },
+}
+
+/// Normalises the last axis.
+#[derive(Module, Debug)]
+pub struct Norm {
+    /// γ `[C]`
+    pub gain: Param<Tensor<1>>,
+    /// β `[C]`, LayerNorm only
+    pub shift: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    kind: NormKind,
+}
+
+impl Norm {
+    /// γ = 1, β = 0.
+    pub fn new(build: &Build, width: usize, kind: NormKind) -> Self {
+        let shift = matches!(kind, NormKind::Layer { .. }).then(|| build.param("shift", [width], Init::Zeros));
+        Self { gain: build.param("gain", [width], Init::Ones), shift, kind }
+    }
+
+    /// Normalises each token.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        match self.kind {
+            NormKind::Layer { eps } => layer_norm(x, self.gain.val(), self.shift.as_ref().map(Param::val), eps),
+            NormKind::Rms { eps } => rms_norm(x, self.gain.val(), eps),
+        }
+    }
+}
