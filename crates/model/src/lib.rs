@@ -1,1 +1,19 @@
-//! placeholder
+//! One Transformer, assembled from a declarative spec: BERT, GPT, LLaMA, T5, BART, Marian and ViT differ in data, not in
+//! code.
+
+pub mod block;
+pub mod count;
+pub mod error;
+pub mod heads;
+pub mod patches;
+pub mod presets;
+pub mod spec;
+pub mod stack;
+mod start;
+pub mod tokens;
+pub mod transformer;
+
+pub use error::{Error, Result};
+pub use spec::Spec;
+pub use tokens::Tokens;
+pub use transformer::{CausalLm, Encoder, Memory, Seq2Seq, Transformer};

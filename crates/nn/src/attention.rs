@@ -77,19 +77,19 @@ pub struct Attention {
 impl Attention {
     /// A new sub-layer of width C with biases and 1/√D, no rotary positions, no dropout.
     pub fn new(build: &Build, width: usize, heads: Heads, init: Init) -> Self {
-        Self::with(build, width, heads, Biased::All, Scale::InverseRoot, init)
+        Self::with(build, width, heads, Biased::All, Scale::InverseRoot, [init; 4])
     }
 
-    /// A new sub-layer of width C.
-    pub fn with(build: &Build, width: usize, heads: Heads, bias: Biased, scale: Scale, init: Init) -> Self {
+    /// A new sub-layer of width C; `init` says how queries, keys, values and output start.
+    pub fn with(build: &Build, width: usize, heads: Heads, bias: Biased, scale: Scale, init: [Init; 4]) -> Self {
         let Heads { heads: h, kv_heads: g, dim } = heads;
-        let linear = |name: &str, from, to, bias| Linear::new(&build.at(name), from, to, bias, init);
-        let qkv = |name, n: usize| linear(name, width, n * dim, bias != Biased::None);
+        let [init_q, init_k, init_v, init_out] = init;
+        let qkv = |name, n: usize, init| Linear::new(&build.at(name), width, n * dim, bias != Biased::None, init);
         Self {
-            q: qkv("q", h),
-            k: qkv("k", g),
-            v: qkv("v", g),
-            out: linear("out", h * dim, width, bias == Biased::All),
+            q: qkv("q", h, init_q),
+            k: qkv("k", g, init_k),
+            v: qkv("v", g, init_v),
+            out: Linear::new(&build.at("out"), h * dim, width, bias == Biased::All, init_out),
             heads,
             scale: match scale {
                 Scale::InverseRoot => 1.0 / (dim as f32).sqrt(),

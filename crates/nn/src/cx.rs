@@ -65,6 +65,12 @@ impl<'a> Cx<'a> {
         Self { positions, ..self }
     }
 
+    /// A pass of the same mode and taps over another sequence, from its start and without the cache: the source that a
+    /// decoder reads.
+    pub fn afresh(&mut self) -> Cx<'_> {
+        Cx { mode: self.mode, path: self.path.clone(), taps: self.taps.as_deref_mut(), ..Cx::eval() }
+    }
+
     /// Where in the network the pass is.
     pub fn path(&self) -> &str {
         &self.path

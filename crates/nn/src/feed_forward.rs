@@ -5,7 +5,7 @@
 //! use qkv_kernels::Activation;
 //! use qkv_nn::{Build, Cx, FeedForward, Ffn, Init};
 //! let kind = Ffn::Dense { inner: 3, act: Activation::Relu };
-//! let ffn = FeedForward::new(&Build::new(&Device::flex(), 0), 2, kind, false, Init::Ones, 0.0);
+//! let ffn = FeedForward::new(&Build::new(&Device::flex(), 0), 2, kind, false, [Init::Ones; 2], 0.0);
 //! let y = ffn.forward(Tensor::<3>::from_floats([[[1.0, 2.0]]], &Device::flex()), &mut Cx::eval());
 //! assert_eq!(y.into_data().try_to_vec::<f32>().unwrap(), [9.0, 9.0]); // relu(1 + 2) three times, summed
 //! ```
@@ -60,15 +60,17 @@ pub struct FeedForward {
 }
 
 impl FeedForward {
-    /// A new sub-layer of width C.
-    pub fn new(build: &Build, width: usize, kind: Ffn, bias: bool, init: Init, dropout: f64) -> Self {
+    /// A new sub-layer of width C; `init` says how the inner (gate and up) and outer layer start.
+    pub fn new(build: &Build, width: usize, kind: Ffn, bias: bool, init: [Init; 2], dropout: f64) -> Self {
         let inner = kind.inner();
-        let up = |name: &str| Linear::new(&build.at(name), width, inner, bias, init);
+        let [init_up, init_down] = init;
+        let up = |name: &str| Linear::new(&build.at(name), width, inner, bias, init_up);
         let (gate, act) = match kind {
             Ffn::Dense { act, .. } => (None, act),
             Ffn::Gated { act, .. } => (Some(up("gate")), act),
         };
-        Self { up: up("up"), gate, down: Linear::new(&build.at("down"), inner, width, bias, init), act, dropout }
+        let down = Linear::new(&build.at("down"), inner, width, bias, init_down);
+        Self { up: up("up"), gate, down, act, dropout }
     }
 
     /// x `[B, T, C]` → `[B, T, C]`

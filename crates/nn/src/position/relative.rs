@@ -38,6 +38,16 @@ pub enum Buckets {
 }
 
 impl Buckets {
+    /// The same for a stack that looks both ways (an encoder) or only back (a decoder).
+    pub fn looking(self, both: bool) -> Self {
+        match self {
+            Self::Logarithmic { buckets, max_distance, .. } => {
+                Self::Logarithmic { buckets, max_distance, both_ways: both }
+            }
+            Self::Each { .. } => self,
+        }
+    }
+
     /// How many parameters per head.
     pub fn count(self) -> usize {
         match self {

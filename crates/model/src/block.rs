@@ -1,0 +1,102 @@
+//! One block: attend to yourself, attend to the memory (in a pair's decoder), think; each with its residual connection.
+
+use crate::spec::{Position, Spec, Stack};
+use burn::module::Module;
+use burn::tensor::Tensor;
+use qkv_kernels::Mask;
+use qkv_nn::position::Rotary;
+use qkv_nn::{Attention, Build, Cx, FeedForward, Norm, Wiring};
+
+/// One block of a stack.
+#[derive(Module, Debug)]
+pub struct Block {
+    /// self-attention
+    pub attention: Attention,
+    /// its norm
+    pub norm_self: Norm,
+    /// attention to the memory
+    pub cross: Option<Attention>,
+    /// its norm
+    pub norm_cross: Option<Norm>,
+    /// the feed-forward
+    pub ffn: FeedForward,
+    /// its norm
+    pub norm_ffn: Norm,
+    #[module(skip)]
+    wiring: Wiring,
+    #[module(skip)]
+    dropout: f64,
+}
+
+/// What a decoder of a pair looks at besides itself.
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    /// the encoder's output `[B, Tm, C]`
+    pub memory: &'a Tensor<3>,
+    /// which of it is real
+    pub mask: Mask,
+}
+
+impl Block {
+    /// A block of `stack`; with `cross`, one that reads a memory.
+    pub fn new(build: &Build, spec: &Spec, stack: &Stack, cross: bool) -> Self {
+        let (c, heads) = (spec.width, stack.heads(spec.width));
+        let init = spec.start.attention(spec, stack);
+        let norm = |name: &str| Norm::new(&build.at(name), c, spec.norm);
+        let attention = |name: &str| {
+            Attention::with(&build.at(name), c, heads, spec.attention_bias, spec.attention_scale, init)
+                .with_dropout(spec.dropout.attention)
+        };
+        let rotary = match spec.position {
+            Position::Rotary { theta, features, scaling, pairing, .. } => {
+                Some(Rotary::new(features.unwrap_or(heads.dim), theta, scaling, pairing))
+            }
+            _ => None,
+        };
+        let ffn_init = spec.start.ffn(spec, stack);
+        Self {
+            attention: attention("attention").with_rotary(rotary),
+            norm_self: norm("norm_self"),
+            cross: cross.then(|| attention("cross")),
+            norm_cross: cross.then(|| norm("norm_cross")),
+            ffn: FeedForward::new(&build.at("ffn"), c, stack.ffn, spec.ffn_bias, ffn_init, spec.dropout.inner),
+            norm_ffn: norm("norm_ffn"),
+            wiring: spec.wiring,
+            dropout: spec.dropout.hidden,
+        }
+    }
+
+    /// x `[B, T, C]` → `[B, T, C]`
+    pub fn forward(
+        &self,
+        x: Tensor<3>,
+        mask: &Mask,
+        bias: Option<Tensor<4>>,
+        seen: Option<&Seen>,
+        cx: &mut Cx,
+    ) -> Tensor<3> {
+        let drop = |x, cx: &mut Cx| cx.dropout("out", x, self.dropout);
+        let mut x = self.wiring.around(x, &self.norm_self, |h| {
+            cx.within("attention", |cx| {
+                let y = self.attention.attend(h, mask, bias, cx);
+                drop(y, cx)
+            })
+        });
+        if let (Some(cross), Some(norm), Some(seen)) = (&self.cross, &self.norm_cross, seen) {
+            x = self.wiring.around(x, norm, |h| {
+                cx.within("cross", |cx| {
+                    let y = cross.cross(h, seen.memory, &seen.mask, cx);
+                    drop(y, cx)
+                })
+            });
+        }
+        let x = self.wiring.around(x, &self.norm_ffn, |h| {
+            cx.within("ffn", |cx| {
+                let y = self.ffn.forward(h, cx);
+                drop(y, cx)
+            })
+        });
+        cx.tap("hidden", &x);
+        x
+    }
+}

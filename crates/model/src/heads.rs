@@ -1,0 +1,103 @@
+//! Heads: from hidden states to answers. Language model, masked language model, classes, tags, spans, one vector.
+
+use crate::spec::{self, Output, Pool, Spec};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use qkv_kernels::Activation;
+use qkv_nn::{Build, Cx, Embedding, Init, Linear, Norm};
+
+/// The head of a model.
+#[derive(Module, Debug)]
+pub struct Head {
+    /// the layer before the output (masked language model, pooler)
+    pub dense: Option<Linear>,
+    /// its norm (masked language model)
+    pub norm: Option<Norm>,
+    /// the output layer, where it is not the token table
+    pub out: Option<Linear>,
+    /// the bias of a tied output `[V]`
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    kind: spec::Head,
+    #[module(skip)]
+    dropout: f64,
+}
+
+impl Head {
+    /// The head of a checked spec.
+    pub fn new(build: &Build, spec: &Spec) -> Self {
+        let (c, v) = (spec.width, spec.vocabulary().unwrap_or(0));
+        let linear = |name: &str, to, bias| Linear::new(&build.at(name), c, to, bias, spec.start.linear());
+        let output_bias = || build.param("bias", [v], Init::Zeros);
+        let mut head = Self {
+            dense: None,
+            norm: None,
+            out: None,
+            bias: None,
+            kind: spec.head.clone(),
+            dropout: spec.dropout.hidden,
+        };
+        match &spec.head {
+            spec::Head::None => {}
+            spec::Head::Language { output: Output::Own, bias } => head.out = Some(linear("out", v, *bias)),
+            spec::Head::Language { bias, .. } => head.bias = bias.then(output_bias),
+            spec::Head::Masked { .. } => {
+                head.dense = Some(linear("dense", c, true));
+                head.norm = Some(Norm::new(&build.at("norm"), c, spec.norm));
+                head.bias = Some(output_bias());
+            }
+            spec::Head::Classify { labels, pool } => {
+                head.dense = matches!(pool, Pool::Dense(_)).then(|| linear("dense", c, true));
+                head.out = Some(linear("out", *labels, true));
+            }
+            spec::Head::Tag { labels } => head.out = Some(linear("out", *labels, true)),
+            spec::Head::Span => head.out = Some(linear("out", 2, true)),
+            spec::Head::Pool => head.dense = Some(linear("dense", c, true)),
+        }
+        head
+    }
+
+    /// Hidden states `[B, T, C]` → answers: `[B, T, V]` for language, `[B, T, labels]` for tags, `[B, T, 2]` for spans,
+    /// `[B, 1, labels]` for classes, `[B, 1, C]` for one vector.
+    pub fn forward(&self, h: Tensor<3>, table: Option<&Embedding>, cx: &mut Cx) -> Tensor<3> {
+        let first = |h: Tensor<3>| h.narrow(1, 0, 1);
+        let dense = |h: Tensor<3>, act| match &self.dense {
+            Some(dense) => dense.activated(h, Some(act)),
+            None => h,
+        };
+        match &self.kind {
+            spec::Head::None => h,
+            spec::Head::Language { output, .. } => {
+                let width = h.dims()[2] as f64;
+                self.vocabulary(if *output == Output::TiedScaled { h * width.powf(-0.5) } else { h }, table)
+            }
+            spec::Head::Masked { act } => {
+                let h = dense(h, *act);
+                self.vocabulary(self.norm.as_ref().map_or(h.clone(), |norm| norm.forward(h)), table)
+            }
+            spec::Head::Classify { pool, .. } => {
+                let h = match pool {
+                    Pool::First => first(h),
+                    Pool::Dense(act) => dense(first(h), *act),
+                };
+                self.answer(h, cx)
+            }
+            spec::Head::Tag { .. } | spec::Head::Span => self.answer(h, cx),
+            spec::Head::Pool => dense(first(h), Activation::Tanh),
+        }
+    }
+
+    fn answer(&self, h: Tensor<3>, cx: &mut Cx) -> Tensor<3> {
+        let h = cx.dropout("head", h, self.dropout);
+        self.out.as_ref().map_or(h.clone(), |out| out.forward(h))
+    }
+
+    /// A score for each word: by the head's own matrix, or by the token table.
+    fn vocabulary(&self, h: Tensor<3>, table: Option<&Embedding>) -> Tensor<3> {
+        match (&self.out, table) {
+            (Some(out), _) => out.forward(h),
+            (None, Some(table)) => table.logits(h, self.bias.as_ref().map(Param::val)),
+            (None, None) => h,
+        }
+    }
+}

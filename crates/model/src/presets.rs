@@ -1,0 +1,238 @@
+//! Known architectures by name: tiny ones for tests, the sizes of the papers for `qkv inspect`.
+
+use crate::spec::*;
+use qkv_kernels::{Activation, Pairing};
+use qkv_nn::position::{Buckets, RopeScaling, Waves};
+use qkv_nn::{Biased, Ffn, NormKind, Scale, Wiring};
+
+/// A named architecture.
+pub struct Preset {
+    /// its name
+    pub name: &'static str,
+    /// what it is, in a few words
+    pub about: &'static str,
+    make: fn() -> Spec,
+}
+
+impl Preset {
+    /// The architecture.
+    pub fn spec(&self) -> Spec {
+        (self.make)()
+    }
+}
+
+/// Every preset.
+pub const ALL: &[Preset] = &[
+    Preset { name: "tiny-encoder", about: "BERT in miniature", make: || bert(97, 32, 2, 4, 64) },
+    Preset { name: "tiny-decoder", about: "GPT-2 in miniature", make: || gpt2(97, 32, 2, 4, 64) },
+    Preset { name: "tiny-llama", about: "LLaMA in miniature", make: || llama(97, 32, 2, 4, 2, 96, 64) },
+    Preset { name: "tiny-pair", about: "the 2017 paper in miniature", make: || paper(97, 32, 2, 4, 128) },
+    Preset { name: "tiny-t5", about: "T5 in miniature", make: || t5(97, 32, 2, 4, 96) },
+    Preset { name: "tiny-bart", about: "BART in miniature", make: || bart(97, 32, 2, 4, 128, 64) },
+    Preset { name: "tiny-vit", about: "ViT in miniature", make: || vit(12, 4, 32, 2, 4, 7) },
+    Preset { name: "tiny-alibi", about: "a decoder with ALiBi and a window", make: tiny_alibi },
+    Preset { name: "tiny-relative", about: "an encoder with a number per offset", make: tiny_relative },
+    Preset { name: "tiny-layerwise", about: "a decoder with positions at each layer", make: tiny_layerwise },
+    Preset { name: "transformer-base", about: "Vaswani et al. 2017, base", make: || paper(37_000, 512, 6, 8, 2048) },
+    Preset { name: "transformer-big", about: "Vaswani et al. 2017, big", make: || paper(37_000, 1024, 6, 16, 4096) },
+    Preset { name: "bert-base", about: "Devlin et al. 2018", make: || bert(30_522, 768, 12, 12, 512) },
+    Preset { name: "bert-large", about: "Devlin et al. 2018", make: || bert(30_522, 1024, 24, 16, 512) },
+    Preset { name: "gpt2", about: "Radford et al. 2019, small", make: || gpt2(50_257, 768, 12, 12, 1024) },
+    Preset { name: "gpt2-medium", about: "Radford et al. 2019", make: || gpt2(50_257, 1024, 24, 16, 1024) },
+    Preset { name: "gpt2-large", about: "Radford et al. 2019", make: || gpt2(50_257, 1280, 36, 20, 1024) },
+    Preset { name: "gpt2-xl", about: "Radford et al. 2019", make: || gpt2(50_257, 1600, 48, 25, 1024) },
+    Preset { name: "gpt3", about: "Brown et al. 2020, 175 billion", make: || gpt2(50_257, 12_288, 96, 96, 2048) },
+    Preset { name: "t5-small", about: "Raffel et al. 2020", make: || t5(32_128, 512, 6, 8, 2048) },
+    Preset { name: "t5-base", about: "Raffel et al. 2020", make: || t5(32_128, 768, 12, 12, 3072) },
+    Preset { name: "bart-base", about: "Lewis et al. 2020", make: || bart(50_265, 768, 6, 12, 3072, 1024) },
+    Preset { name: "llama-7b", about: "Touvron et al. 2023", make: || llama(32_000, 4096, 32, 32, 32, 11_008, 2048) },
+    Preset { name: "llama3-8b", about: "LLaMA 3, grouped queries", make: llama3_8b },
+    Preset {
+        name: "vit-base",
+        about: "Dosovitskiy et al. 2021, 16 × 16 patches",
+        make: || vit(224, 16, 768, 12, 12, 1000),
+    },
+];
+
+/// The preset of this name, or the nearest name there is.
+pub fn find(name: &str) -> Result<&'static Preset, &'static str> {
+    let nearest = || ALL.iter().map(|p| p.name).min_by_key(|n| distance(n, name)).unwrap_or("");
+    ALL.iter().find(|p| p.name == name).ok_or_else(nearest)
+}
+
+/// Levenshtein's distance: how many letters to change.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn tokens(vocabulary: usize) -> Input {
+    Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: false }
+}
+
+/// Post-norm encoder with token kinds and a masked-language head.
+pub fn bert(vocabulary: usize, width: usize, layers: usize, heads: usize, max: usize) -> Spec {
+    Spec {
+        input: Input::Tokens { vocabulary, kinds: 2, scaled: false, normed: true },
+        width,
+        shape: Shape::Encoder(Stack::new(layers, heads, 4 * width, Activation::Gelu)),
+        wiring: Wiring::Post,
+        norm: NormKind::Layer { eps: 1e-12 },
+        position: Position::Learned { max, offset: 0, place: Place::Input },
+        attention_bias: Biased::All,
+        attention_scale: Scale::InverseRoot,
+        ffn_bias: true,
+        head: Head::Masked { act: Activation::Gelu },
+        dropout: Dropout { hidden: 0.1, attention: 0.1, inner: 0.0 },
+        start: Start::Normal { std: 0.02 },
+    }
+}
+
+/// Pre-norm decoder with learned positions and tied output.
+pub fn gpt2(vocabulary: usize, width: usize, layers: usize, heads: usize, max: usize) -> Spec {
+    Spec {
+        input: tokens(vocabulary),
+        shape: Shape::Decoder(Stack::new(layers, heads, 4 * width, Activation::GeluTanh)),
+        wiring: Wiring::Pre,
+        norm: NormKind::Layer { eps: 1e-5 },
+        head: Head::Language { output: Output::Tied, bias: false },
+        start: Start::Gpt2 { std: 0.02 },
+        ..bert(vocabulary, width, layers, heads, max)
+    }
+}
+
+/// Pre-norm decoder with rotary positions, grouped queries and a gated feed-forward, no biases.
+pub fn llama(
+    vocabulary: usize,
+    width: usize,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    inner: usize,
+    max: usize,
+) -> Spec {
+    let ffn = Ffn::Gated { inner, act: Activation::Silu };
+    let stack = Stack { kv_heads, ffn, ..Stack::new(layers, heads, inner, Activation::Silu) };
+    let (scaling, pairing) = (RopeScaling::None, Pairing::Halves);
+    Spec {
+        shape: Shape::Decoder(stack),
+        norm: NormKind::Rms { eps: 1e-6 },
+        position: Position::Rotary { max, theta: 10_000.0, features: None, scaling, pairing },
+        attention_bias: Biased::None,
+        ffn_bias: false,
+        head: Head::Language { output: Output::Own, bias: false },
+        dropout: Dropout::default(),
+        start: Start::Normal { std: 0.02 },
+        ..gpt2(vocabulary, width, layers, heads, max)
+    }
+}
+
+fn llama3_8b() -> Spec {
+    let (scaling, pairing) = (RopeScaling::None, Pairing::Halves);
+    Spec {
+        norm: NormKind::Rms { eps: 1e-5 },
+        position: Position::Rotary { max: 8192, theta: 500_000.0, features: None, scaling, pairing },
+        ..llama(128_256, 4096, 32, 32, 8, 14_336, 8192)
+    }
+}
+
+/// The 2017 paper: post-norm, sinusoidal positions, ReLU, one table for source, target and output.
+pub fn paper(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: usize) -> Spec {
+    let stack = Stack::new(layers, heads, inner, Activation::Relu);
+    Spec {
+        input: Input::Tokens { vocabulary, kinds: 0, scaled: true, normed: false },
+        width,
+        shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
+        wiring: Wiring::Post,
+        norm: NormKind::Layer { eps: 1e-5 },
+        position: Position::Sinusoidal { max: 5000, waves: Waves::Halves },
+        attention_bias: Biased::All,
+        attention_scale: Scale::InverseRoot,
+        ffn_bias: true,
+        head: Head::Language { output: Output::Tied, bias: false },
+        dropout: Dropout { hidden: 0.1, attention: 0.0, inner: 0.0 },
+        start: Start::Xavier,
+    }
+}
+
+/// BART: post-norm pair with learned positions, normed embeddings and an output bias.
+pub fn bart(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: usize, max: usize) -> Spec {
+    let stack = Stack::new(layers, heads, inner, Activation::Gelu);
+    Spec {
+        input: Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: true },
+        shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
+        position: Position::Learned { max, offset: 2, place: Place::Input },
+        head: Head::Language { output: Output::Tied, bias: true },
+        start: Start::Normal { std: 0.02 },
+        ..paper(vocabulary, width, layers, heads, inner)
+    }
+}
+
+/// T5 v1.0: pre-norm pair with relative positions, no biases, unscaled scores.
+pub fn t5(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: usize) -> Spec {
+    let stack = Stack::new(layers, heads, inner, Activation::Relu);
+    Spec {
+        input: tokens(vocabulary),
+        shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
+        wiring: Wiring::Pre,
+        norm: NormKind::Rms { eps: 1e-6 },
+        position: Position::Relative(Buckets::Logarithmic { buckets: 32, max_distance: 128, both_ways: true }),
+        attention_bias: Biased::None,
+        attention_scale: Scale::One,
+        ffn_bias: false,
+        head: Head::Language { output: Output::TiedScaled, bias: false },
+        dropout: Dropout { hidden: 0.1, attention: 0.1, inner: 0.1 },
+        start: Start::T5,
+        ..paper(vocabulary, width, layers, heads, inner)
+    }
+}
+
+/// ViT: pre-norm encoder over patches, classified from the class vector.
+pub fn vit(image: usize, patch: usize, width: usize, layers: usize, heads: usize, labels: usize) -> Spec {
+    let max = (image / patch).pow(2) + 1;
+    Spec {
+        input: Input::Patches { image, patch, channels: 3 },
+        wiring: Wiring::Pre,
+        head: Head::Classify { labels, pool: Pool::First },
+        ..bert(1, width, layers, heads, max)
+    }
+}
+
+fn tiny_alibi() -> Spec {
+    let stack = Stack { window: Some(8), ..Stack::new(2, 4, 64, Activation::Silu) };
+    Spec { shape: Shape::Decoder(stack), position: Position::Alibi, ..gpt2(97, 32, 2, 4, 64) }
+}
+
+fn tiny_relative() -> Spec {
+    Spec { position: Position::Relative(Buckets::Each { max: 4 }), ..bert(97, 32, 2, 4, 64) }
+}
+
+fn tiny_layerwise() -> Spec {
+    let position = Position::Learned { max: 64, offset: 0, place: Place::EachLayer };
+    Spec { position, ..gpt2(97, 32, 2, 4, 64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_typing_errors_find_the_nearest() {
+        let mut names: Vec<_> = ALL.iter().map(|p| p.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        assert_eq!(find("bert-larg").err(), Some("bert-large"));
+        assert_eq!(find("gtp2").err(), Some("gpt2"));
+    }
+}

@@ -1,0 +1,156 @@
+//! A stack: positions and norm at the front, N equal blocks, a final norm when blocks are pre-normed.
+
+use crate::block::{Block, Seen};
+use crate::spec::{self, Input, Place, Position, Spec};
+use burn::module::Module;
+use burn::tensor::Tensor;
+use qkv_kernels::{Ids, Mask, Sight};
+use qkv_nn::position::{Learned, Relative, Sinusoidal, alibi};
+use qkv_nn::{Build, Cx, Embedding, Norm, Wiring};
+
+/// What a stack is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// sees both ways
+    Encoder,
+    /// sees the past
+    Decoder,
+    /// sees the past, and a memory
+    CrossDecoder,
+}
+
+/// N blocks with what stands before and behind them.
+#[derive(Module, Debug)]
+pub struct Stack {
+    /// a vector for each kind of token
+    pub kinds: Option<Embedding>,
+    /// learned positions at the input
+    pub positions: Option<Learned>,
+    /// norm of the embeddings
+    pub norm_input: Option<Norm>,
+    /// learned positions of each layer
+    pub each: Vec<Learned>,
+    /// learned bias of the scores
+    pub relative: Option<Relative>,
+    /// the blocks
+    pub layers: Vec<Block>,
+    /// final norm
+    pub norm: Option<Norm>,
+    #[module(skip)]
+    waves: Option<Sinusoidal>,
+    #[module(skip)]
+    sight: Sight,
+    #[module(skip)]
+    alibi: Option<usize>,
+    #[module(skip)]
+    dropout: f64,
+}
+
+impl Stack {
+    /// The stack of a checked spec.
+    pub fn new(build: &Build, spec: &Spec, stack: &spec::Stack, role: Role) -> Self {
+        let c = spec.width;
+        let norm = |name: &str| Norm::new(&build.at(name), c, spec.norm);
+        let embedding = spec.start.embedding(c);
+        let (kinds, normed) = match spec.input {
+            Input::Tokens { kinds, normed, .. } => (kinds, normed),
+            Input::Patches { .. } => (0, false),
+        };
+        let learned = |name: String, place| match spec.position {
+            Position::Learned { max, offset, place: at } if at == place => {
+                Some(Learned::new(&build.at(name), max, c, offset, embedding))
+            }
+            _ => None,
+        };
+        let relative = match spec.position {
+            Position::Relative(buckets) => {
+                let buckets = buckets.looking(role == Role::Encoder);
+                Some(Relative::new(&build.at("relative"), buckets, stack.heads, spec.start.embedding(c)))
+            }
+            _ => None,
+        };
+        Self {
+            kinds: (kinds > 0).then(|| Embedding::new(&build.at("kinds"), kinds, c, embedding)),
+            positions: learned("positions".into(), Place::Input),
+            norm_input: normed.then(|| norm("norm_input")),
+            each: (0..stack.layers).filter_map(|i| learned(format!("each.{i}"), Place::EachLayer)).collect(),
+            relative,
+            layers: (0..stack.layers)
+                .map(|i| Block::new(&build.at("layers").at(i), spec, stack, role == Role::CrossDecoder))
+                .collect(),
+            norm: (spec.wiring == Wiring::Pre).then(|| norm("norm")),
+            waves: match spec.position {
+                Position::Sinusoidal { waves, .. } => Some(Sinusoidal::new(c, waves)),
+                _ => None,
+            },
+            sight: match (role, stack.window) {
+                (Role::Encoder, _) => Sight::Both,
+                (_, Some(n)) => Sight::Window(n),
+                (_, None) => Sight::Causal,
+            },
+            alibi: matches!(spec.position, Position::Alibi).then_some(stack.heads),
+            dropout: spec.dropout.hidden,
+        }
+    }
+
+    /// How far the blocks see.
+    pub fn sight(&self) -> Sight {
+        self.sight.clone()
+    }
+
+    /// Embeddings `[B, T, C]` with kinds, positions and norm.
+    fn front(&self, mut x: Tensor<3>, kinds: Option<&Ids>, cx: &mut Cx) -> Tensor<3> {
+        if let Some(table) = &self.kinds {
+            let [b, t, _] = x.dims();
+            // Left out, every token is of the first kind.
+            let first = Ids::new(vec![0; b * t], b);
+            x = x + table.forward(kinds.unwrap_or(&first));
+        }
+        if let Some(positions) = &self.positions {
+            x = positions.add(x, &cx.positions);
+        }
+        if let Some(waves) = &self.waves {
+            x = waves.add(x, &cx.positions);
+        }
+        if let Some(norm) = &self.norm_input {
+            x = norm.forward(x);
+        }
+        cx.dropout("input", x, self.dropout)
+    }
+
+    /// The bias of the scores `[1, H, Tq, Tk]`, one for all layers.
+    fn bias(&self, x: &Tensor<3>, cx: &Cx) -> Option<Tensor<4>> {
+        let tq = x.dims()[1];
+        let tk = tq + cx.cache.as_ref().map_or(0, |cache| cache.len());
+        let fixed = || self.alibi.map(|heads| alibi(heads, tq, tk, &x.device()));
+        self.relative.as_ref().map(|relative| relative.bias(tq, tk)).or_else(fixed)
+    }
+
+    /// Embeddings `[B, T, C]` → hidden states `[B, T, C]`.
+    pub fn forward(
+        &self,
+        x: Tensor<3>,
+        kinds: Option<&Ids>,
+        mask: &Mask,
+        seen: Option<&Seen>,
+        cx: &mut Cx,
+    ) -> Tensor<3> {
+        let t = x.dims()[1];
+        let mut x = self.front(x, kinds, cx);
+        cx.tap("hidden", &x);
+        let bias = self.bias(&x, cx);
+        for (i, block) in self.layers.iter().enumerate() {
+            if let Some(positions) = self.each.get(i) {
+                x = positions.add(x, &cx.positions);
+            }
+            x = cx.within(i, |cx| block.forward(x, mask, bias.clone(), seen, cx));
+        }
+        if let Some(cache) = &mut cx.cache {
+            cache.advance(t);
+        }
+        match &self.norm {
+            Some(norm) => norm.forward(x),
+            None => x,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a model is given: token ids, and what is known about them. Checked here, at the door; behind it nothing fails.
+
+use crate::error::{Error, Result};
+use crate::spec::{Input, Spec};
+use burn::tensor::Tensor;
+use qkv_kernels::{Ids, Mask, Sight};
+use qkv_nn::Cx;
+use std::sync::Arc;
+
+/// A batch of token sequences `[B, T]`.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    /// the ids
+    pub ids: Ids,
+    /// `[B·T]`, true where real; with a cache `[B·(len + T)]`, all tokens so far
+    pub padding: Option<Arc<[bool]>>,
+    /// the kind (segment) of each token
+    pub kinds: Option<Ids>,
+    /// `[B·T]`, the document each token belongs to, where several are packed into a row
+    pub documents: Option<Arc<[u32]>>,
+    /// `[B]`, how many tokens at the front of each row all may see: a prefix language model
+    pub prefix: Option<Arc<[usize]>>,
+}
+
+impl Tokens {
+    /// Ids alone: nothing is padding.
+    pub fn new(ids: Ids) -> Self {
+        Self { ids, padding: None, kinds: None, documents: None, prefix: None }
+    }
+
+    /// With this padding, true where real.
+    pub fn with_padding(self, real: impl Into<Arc<[bool]>>) -> Self {
+        Self { padding: Some(real.into()), ..self }
+    }
+
+    /// With these kinds.
+    pub fn with_kinds(self, kinds: Ids) -> Self {
+        Self { kinds: Some(kinds), ..self }
+    }
+
+    /// With these documents packed into the rows.
+    pub fn with_documents(self, documents: impl Into<Arc<[u32]>>) -> Self {
+        Self { documents: Some(documents.into()), ..self }
+    }
+
+    /// With these prefixes that all may see.
+    pub fn with_prefix(self, prefix: impl Into<Arc<[usize]>>) -> Self {
+        Self { prefix: Some(prefix.into()), ..self }
+    }
+
+    /// The mask of self-attention under a stack's own `sight`.
+    pub(crate) fn mask(&self, sight: Sight) -> Mask {
+        let sight = match &self.prefix {
+            Some(prefix) if sight == Sight::Causal => Sight::Prefix(prefix.clone()),
+            _ => sight,
+        };
+        Mask { sight, padding: self.padding.clone(), documents: self.documents.clone() }
+    }
+
+    /// Refuses what does not fit `spec`, naming the place.
+    pub(crate) fn check(&self, name: &str, spec: &Spec, cx: &Cx) -> Result<()> {
+        let [b, t] = self.ids.dims();
+        let fail = |what: String, hint: &str| Err(Error::new(name, what, hint));
+        if b == 0 || t == 0 {
+            return fail("there are no tokens".into(), "give at least one token");
+        }
+        let Input::Tokens { vocabulary, kinds, .. } = spec.input else {
+            return fail("this model reads images, not tokens".into(), "give it pixels");
+        };
+        if let Some((row, column, id)) = self.ids.first_outside(vocabulary) {
+            let what = format!("id {id} in row {row}, column {column} is outside the vocabulary of {vocabulary}");
+            return fail(what, "were the ids made by this model's own tokenizer?");
+        }
+        let held = cx.cache.as_ref().map_or(0, |cache| cache.len());
+        if let (Some(max), Some(last)) = (spec.position.max(), cx.positions.largest(b, t))
+            && last >= max
+        {
+            let what = format!("position {last} is past the last of {max} positions");
+            return fail(what, &format!("shorten the input to {max} tokens, or choose a model with more positions"));
+        }
+        if let Some(cache) = cx.cache.as_ref()
+            && held + t > cache.capacity()
+        {
+            let what = format!("{held} cached tokens and {t} new ones exceed the cache's {}", cache.capacity());
+            return fail(what, "make the cache as large as prompt and continuation together");
+        }
+        let length = |what: &str, got: usize, want: usize| match got == want {
+            true => Ok(()),
+            false => fail(
+                format!("{what} has {got} entries, but there are {want} places"),
+                "give one entry for each place, row by row",
+            ),
+        };
+        length("the padding mask", self.padding.as_ref().map_or(b * (held + t), |p| p.len()), b * (held + t))?;
+        length("the list of documents", self.documents.as_ref().map_or(b * (held + t), |d| d.len()), b * (held + t))?;
+        length("the list of prefixes", self.prefix.as_ref().map_or(b, |p| p.len()), b)?;
+        if let qkv_kernels::Positions::Each(each) = &cx.positions {
+            length("the list of positions", each.len(), b * t)?;
+        }
+        let Some(given) = &self.kinds else { return Ok(()) };
+        if kinds == 0 {
+            return fail("this model knows no kinds of tokens".into(), "leave the kinds out");
+        }
+        length("the list of kinds", given.as_slice().len(), b * t)?;
+        match given.first_outside(kinds) {
+            Some((row, column, id)) => fail(
+                format!("kind {id} in row {row}, column {column} is outside the {kinds} kinds"),
+                "kinds count from 0: the first segment is 0",
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Refuses images that do not fit `spec`.
+pub(crate) fn check_pixels(pixels: &Tensor<4>, spec: &Spec) -> Result<()> {
+    let Input::Patches { image, channels, .. } = spec.input else {
+        return Err(Error::new("pixels", "this model reads tokens, not images", "give it token ids"));
+    };
+    let [_, c, h, w] = pixels.dims();
+    if [c, h, w] != [channels, image, image] {
+        let what = format!("images are {c} × {h} × {w}, but the model reads {channels} × {image} × {image}");
+        return Err(Error::new("pixels", what, "resize the images before"));
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! The Transformer, assembled from its [`Spec`]: tokens (or patches), an encoder, a decoder, or both, and a head.
+//!
+//! Training and decoding do not see this struct but what it can do: [`Encoder`], [`CausalLm`], [`Seq2Seq`].
+//!
+//! ```
+//! use qkv_kernels::Ids;
+//! use qkv_model::{CausalLm, Tokens, Transformer, presets};
+//! use qkv_nn::Cx;
+//!
+//! let spec = presets::find("tiny-decoder").unwrap().spec();
+//! let model = Transformer::new(&spec, 1, &burn::tensor::Device::flex()).unwrap();
+//! let logits = model.logits(&Tokens::new(Ids::one([5, 6, 7])), &mut Cx::eval()).unwrap();
+//! assert_eq!(logits.dims(), [1, 3, 97]);
+//! let error = model.logits(&Tokens::new(Ids::one([5, 97])), &mut Cx::eval()).unwrap_err();
+//! assert_eq!(error.to_string(), "tokens: id 97 in row 0, column 1 is outside the vocabulary of 97");
+//! ```
+
+use crate::block::Seen;
+use crate::error::{Error, Result};
+use crate::heads::Head;
+use crate::patches::Patches;
+use crate::spec::{Input, Shape, Spec};
+use crate::stack::{Role, Stack};
+use crate::tokens::{Tokens, check_pixels};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use qkv_kernels::{Ids, Mask};
+use qkv_nn::{Build, Cx, Embedding};
+use std::sync::Arc;
+
+/// A network of any family.
+#[derive(Module, Debug)]
+pub struct Transformer {
+    /// a vector for each token of the vocabulary
+    pub tokens: Option<Embedding>,
+    /// a vector for each patch of an image
+    pub patches: Option<Patches>,
+    /// the reader
+    pub encoder: Option<Stack>,
+    /// the writer
+    pub decoder: Option<Stack>,
+    /// the answer
+    pub head: Head,
+    #[module(skip)]
+    spec: Arc<Spec>,
+}
+
+/// Reads a sequence (or an image) and answers.
+pub trait Encoder {
+    /// Hidden states `[B, T, C]`.
+    fn hidden(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>>;
+    /// The head's answer.
+    fn answer(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>>;
+    /// The head's answer to images `[B, channels, height, width]`.
+    fn answer_image(&self, pixels: Tensor<4>, cx: &mut Cx) -> Result<Tensor<3>>;
+}
+
+/// Continues a sequence.
+pub trait CausalLm {
+    /// Scores of the next token at each position, `[B, T, V]`. With a cache, `tokens` are those after the cached ones.
+    fn logits(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>>;
+    /// V
+    fn vocabulary(&self) -> usize;
+    /// The longest sequence, if there is a limit.
+    fn context(&self) -> Option<usize>;
+}
+
+/// Reads one sequence and writes another.
+pub trait Seq2Seq {
+    /// What the reader hands to the writer.
+    fn encode(&self, source: &Tokens, cx: &mut Cx) -> Result<Memory>;
+    /// Scores of the next target token at each position, `[B, T, V]`.
+    fn decode(&self, target: &Tokens, memory: &Memory, cx: &mut Cx) -> Result<Tensor<3>>;
+    /// V
+    fn vocabulary(&self) -> usize;
+    /// The longest sequence on either side, if there is a limit.
+    fn context(&self) -> Option<usize>;
+}
+
+/// The encoder's output, and which of it is real.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// `[B, Tm, C]`
+    pub states: Tensor<3>,
+    /// `[B·Tm]`, true where real
+    pub padding: Option<Arc<[bool]>>,
+}
+
+impl Memory {
+    /// Row b becomes what row `rows[b]` was, or one row is made many: for beams.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        let [_, t, _] = self.states.dims();
+        let index: Vec<i64> = rows.iter().map(|&r| r as i64).collect();
+        let index = Tensor::<1, burn::tensor::Int>::from_data(index.as_slice(), &self.states.device());
+        let pick = |real: &Arc<[bool]>| rows.iter().flat_map(|r| real[r * t..(r + 1) * t].iter().copied()).collect();
+        Self { states: self.states.clone().select(0, index), padding: self.padding.as_ref().map(pick) }
+    }
+}
+
+impl Transformer {
+    /// Builds the network of `spec`; parameters are drawn from `seed` when they are first used. Use
+    /// `Device::flex().autodiff()` for a network that is to be trained.
+    pub fn new(spec: &Spec, seed: u64, device: &Device) -> Result<Self> {
+        spec.check()?;
+        let build = Build::new(device, seed);
+        let (tokens, patches) = match spec.input {
+            Input::Tokens { vocabulary, .. } => {
+                let init = spec.start.embedding(spec.width);
+                (Some(Embedding::new(&build.at("tokens"), vocabulary, spec.width, init)), None)
+            }
+            Input::Patches { .. } => (None, Some(Patches::new(&build.at("patches"), spec))),
+        };
+        let role = match spec.shape {
+            Shape::Pair { .. } => Role::CrossDecoder,
+            _ => Role::Decoder,
+        };
+        Ok(Self {
+            tokens,
+            patches,
+            encoder: spec.encoder().map(|s| Stack::new(&build.at("encoder"), spec, s, Role::Encoder)),
+            decoder: spec.decoder().map(|s| Stack::new(&build.at("decoder"), spec, s, role)),
+            head: Head::new(&build.at("head"), spec),
+            spec: Arc::new(spec.clone()),
+        })
+    }
+
+    /// What this network is.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Token vectors `[B, T, C]`, scaled if the spec says so.
+    fn embed(&self, ids: &Ids) -> Result<Tensor<3>> {
+        let table = self.tokens.as_ref().ok_or_else(|| missing("tokens", "reads images"))?;
+        let x = table.forward(ids);
+        Ok(match self.spec.input {
+            Input::Tokens { scaled: true, .. } => x * (self.spec.width as f64).sqrt(),
+            _ => x,
+        })
+    }
+
+    fn read(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
+        let encoder = self.encoder.as_ref().ok_or_else(|| missing("encoder", "has a decoder only"))?;
+        tokens.check(if self.decoder.is_some() { "source" } else { "tokens" }, &self.spec, cx)?;
+        let mask = tokens.mask(encoder.sight());
+        let x = self.embed(&tokens.ids)?;
+        Ok(cx.within("encoder", |cx| encoder.forward(x, tokens.kinds.as_ref(), &mask, None, cx)))
+    }
+
+    fn write(&self, tokens: &Tokens, memory: Option<&Memory>, cx: &mut Cx) -> Result<Tensor<3>> {
+        let decoder = self.decoder.as_ref().ok_or_else(|| missing("decoder", "has an encoder only"))?;
+        tokens.check(if memory.is_some() { "target" } else { "tokens" }, &self.spec, cx)?;
+        if let Some(memory) = memory {
+            check_memory(memory, tokens)?;
+        }
+        let mask = tokens.mask(decoder.sight());
+        let seen =
+            memory.map(|m| Seen { memory: &m.states, mask: Mask { padding: m.padding.clone(), ..Mask::none() } });
+        let x = self.embed(&tokens.ids)?;
+        let h = cx.within("decoder", |cx| decoder.forward(x, None, &mask, seen.as_ref(), cx));
+        Ok(self.head.forward(h, self.tokens.as_ref(), cx))
+    }
+}
+
+impl Encoder for Transformer {
+    fn hidden(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
+        self.read(tokens, cx)
+    }
+
+    fn answer(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
+        let h = self.read(tokens, cx)?;
+        Ok(self.head.forward(h, self.tokens.as_ref(), cx))
+    }
+
+    fn answer_image(&self, pixels: Tensor<4>, cx: &mut Cx) -> Result<Tensor<3>> {
+        check_pixels(&pixels, &self.spec)?;
+        let patches = self.patches.as_ref().ok_or_else(|| missing("patches", "reads tokens"))?;
+        let encoder = self.encoder.as_ref().ok_or_else(|| missing("encoder", "has a decoder only"))?;
+        let x = patches.forward(pixels);
+        let h = cx.within("encoder", |cx| encoder.forward(x, None, &Mask::none(), None, cx));
+        Ok(self.head.forward(h, None, cx))
+    }
+}
+
+impl CausalLm for Transformer {
+    fn logits(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
+        if self.encoder.is_some() {
+            return Err(missing("decoder alone", "has an encoder that wants a source"));
+        }
+        self.write(tokens, None, cx)
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.spec.vocabulary().unwrap_or(0)
+    }
+
+    fn context(&self) -> Option<usize> {
+        self.spec.position.max()
+    }
+}
+
+impl Seq2Seq for Transformer {
+    fn encode(&self, source: &Tokens, cx: &mut Cx) -> Result<Memory> {
+        // The source is read whole, whatever the writer's cache holds.
+        Ok(Memory { states: self.read(source, &mut cx.afresh())?, padding: source.padding.clone() })
+    }
+
+    fn decode(&self, target: &Tokens, memory: &Memory, cx: &mut Cx) -> Result<Tensor<3>> {
+        self.write(target, Some(memory), cx)
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.spec.vocabulary().unwrap_or(0)
+    }
+
+    fn context(&self) -> Option<usize> {
+        self.spec.position.max()
+    }
+}
+
+fn missing(part: &str, because: &str) -> Error {
+    Error::new("model", format!("there is no {part}: this model {because}"), "choose a model of another shape")
+}
+
+fn check_memory(memory: &Memory, tokens: &Tokens) -> Result<()> {
+    let ([b, tm, _], [rows, _]) = (memory.states.dims(), tokens.ids.dims());
+    if b != rows {
+        let what = format!("there are {b} source rows for {rows} target rows");
+        return Err(Error::new("memory", what, "give each target row its own source row"));
+    }
+    match &memory.padding {
+        Some(real) if real.len() != b * tm => {
+            let what = format!("the padding mask has {} entries, but there are {} places", real.len(), b * tm);
+            Err(Error::new("memory", what, "give one entry for each source token"))
+        }
+        _ => Ok(()),
+    }
+}
