@@ -21,7 +21,7 @@ use burn::backend::{
     Autodiff, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind, Flex, TensorMetadata,
     tensor::FloatTensor,
 };
-use burn::tensor::{Bytes, DType, Shape};
+use burn::tensor::{Bytes, DType, Shape, Tensor, TensorData};
 use std::cell::Cell;
 use std::fmt::Debug;
 
@@ -172,6 +172,27 @@ pub fn elements_mut(tensor: &mut FlexTensor) -> &mut [f32] {
     }
     let (start, end) = tensor.layout().contiguous_offsets().unwrap_or((0, 0));
     &mut tensor.storage_mut::<f32>()[start..end]
+}
+
+/// Runs `f` on the elements of a tensor, where they are if nobody else holds them, and on those of `other`: the update of
+/// a parameter by its gradient. Neither may be part of a graph.
+pub fn in_place<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnOnce(&mut [f32], &[f32])) -> Tensor<D> {
+    let (tensor, other) = (tensor.into_dispatch(), other.into_dispatch());
+    if served(&tensor) && served(&other) {
+        let ((mut tensor, _), (other, _)) = (unwrap(tensor), unwrap(other));
+        f(elements_mut(&mut tensor), elements(&dense(other)));
+        return Tensor::from_dispatch(DispatchTensor {
+            kind: DispatchTensorKind::Flex(BackendTensor::Float(tensor)),
+            autodiff: DispatchAutodiffContext::Disabled,
+        });
+    }
+    // Any other backend: through host memory.
+    let tensor = Tensor::<D>::from_dispatch(tensor);
+    let (device, dtype, shape) = (tensor.device(), tensor.dtype(), tensor.shape());
+    let host = |t: Tensor<D>| t.into_data().convert_dtype(DType::F32).try_to_vec::<f32>().unwrap_or_default();
+    let (mut values, other) = (host(tensor), host(Tensor::from_dispatch(other)));
+    f(&mut values, &other);
+    Tensor::from_data(TensorData::new(values, shape), (&device, dtype))
 }
 
 /// The last axis and the number of rows before it.
