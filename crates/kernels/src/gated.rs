@@ -13,6 +13,7 @@ use crate::simd::simd;
 use crate::threads;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::Tensor;
+use pulp::Simd;
 
 /// `act(gate) · up` of a packed `[gate | up]`.
 ///
@@ -89,11 +90,11 @@ impl Fused<1> for Gated {
 simd! {
     fn forward_row<'a, S>(simd, act: Activation, gate: &'a [f32], up: &'a [f32], y: &'a mut [f32]) {
         let ((gs, gt), (us, ut), (ys, yt)) = (S::as_simd_f32s(gate), S::as_simd_f32s(up), S::as_mut_simd_f32s(y));
-        let at = |g, u| simd.mul_f32s(act.value(simd, g), u);
         for ((g, u), y) in gs.iter().zip(us).zip(ys) {
-            *y = at(*g, *u);
+            *y = simd.mul_f32s(act.value(simd, *g), *u);
         }
-        simd.partial_store_f32s(yt, at(simd.partial_load_f32s(gt), simd.partial_load_f32s(ut)));
+        let last = simd.mul_f32s(act.value(simd, simd.partial_load_f32s(gt)), simd.partial_load_f32s(ut));
+        simd.partial_store_f32s(yt, last);
     }
 }
 
@@ -101,17 +102,22 @@ simd! {
     /// Turns the row's gate and up into their gradients, in place.
     fn backward_row<'a, S>(simd, act: Activation, dy: &'a [f32], gate: &'a mut [f32], up: &'a mut [f32]) {
         let ((ds, dt), (gs, gt), (us, ut)) = (S::as_simd_f32s(dy), S::as_mut_simd_f32s(gate), S::as_mut_simd_f32s(up));
-        let at = |d, g, u| {
-            (simd.mul_f32s(simd.mul_f32s(d, u), act.slope(simd, g)), simd.mul_f32s(d, act.value(simd, g)))
-        };
         for ((d, g), u) in ds.iter().zip(gs).zip(us) {
-            (*g, *u) = at(*d, *g, *u);
+            (*g, *u) = gradients(simd, act, *d, *g, *u);
         }
-        let load = |t: &[f32]| simd.partial_load_f32s(t);
-        let (dgate, dup) = at(load(dt), load(gt), load(ut));
+        let [d, g, u] = [simd.partial_load_f32s(dt), simd.partial_load_f32s(gt), simd.partial_load_f32s(ut)];
+        let (dgate, dup) = gradients(simd, act, d, g, u);
         simd.partial_store_f32s(gt, dgate);
         simd.partial_store_f32s(ut, dup);
     }
+}
+
+/// `dy·up·act′(gate)` and `dy·act(gate)`. Not a closure: the compiler would not inline one this large, and outside its
+/// caller it has no vector instructions.
+#[inline(always)]
+fn gradients<S: Simd>(simd: S, act: Activation, dy: S::f32s, gate: S::f32s, up: S::f32s) -> (S::f32s, S::f32s) {
+    let dgate = simd.mul_f32s(simd.mul_f32s(dy, up), act.slope(simd, gate));
+    (dgate, simd.mul_f32s(dy, act.value(simd, gate)))
 }
 
 /// This kernel's row in the register.

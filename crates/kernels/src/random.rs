@@ -164,15 +164,19 @@ fn philox(mut c: [u32; 4], mut k: [u32; 2]) -> [u32; 4] {
     c
 }
 
+// Below no closures: one that the compiler chooses not to inline is compiled without the vector instructions, and every
+// operation in it becomes a call. It was sixty times slower.
+
 /// [`philox`] in every lane, all with one key.
 #[inline(always)]
 fn philox_lanes<S: Simd>(simd: S, mut c: [S::u32s; 4], mut k: [u32; 2]) -> [S::u32s; 4] {
-    let multipliers = MULTIPLIERS.map(|m| simd.splat_u32s(m));
+    let multipliers = [simd.splat_u32s(MULTIPLIERS[0]), simd.splat_u32s(MULTIPLIERS[1])];
     for _ in 0..10 {
         let (a_low, a_high) = simd.widening_mul_u32s(c[0], multipliers[0]);
         let (b_low, b_high) = simd.widening_mul_u32s(c[2], multipliers[1]);
-        let mix = |high, c, k| simd.xor_u32s(simd.xor_u32s(high, c), simd.splat_u32s(k));
-        c = [mix(b_high, c[1], k[0]), b_low, mix(a_high, c[3], k[1]), a_low];
+        let first = simd.xor_u32s(simd.xor_u32s(b_high, c[1]), simd.splat_u32s(k[0]));
+        let third = simd.xor_u32s(simd.xor_u32s(a_high, c[3]), simd.splat_u32s(k[1]));
+        c = [first, b_low, third, a_low];
         k = [k[0].wrapping_add(WEYL[0]), k[1].wrapping_add(WEYL[1])];
     }
     c
@@ -195,37 +199,53 @@ fn fill_lanes<S: Simd>(simd: S, key: Key, first: u64, out: &mut [u32]) {
         *lane = i as u32 / 4;
     }
     let lane = deinterleave(simd, order)[0];
-    let group = |first: u64| {
-        let (low, high) = (simd.splat_u32s(first as u32), (first >> 32) as u32);
-        let block = simd.add_u32s(low, lane);
-        let carried = simd.less_than_u32s(block, low);
-        let high = simd.select_u32s(carried, simd.splat_u32s(high.wrapping_add(1)), simd.splat_u32s(high));
-        let zero = simd.splat_u32s(0);
-        interleave(simd, philox_lanes(simd, [block, high, zero, zero], key.0))
-    };
-    let mut groups = out.chunks_exact_mut(4 * S::U32_LANES);
     let mut block = first;
+    let mut groups = out.chunks_exact_mut(4 * S::U32_LANES);
     for words in &mut groups {
-        words.copy_from_slice(bytemuck::cast_slice(&group(block)));
+        words.copy_from_slice(bytemuck::cast_slice(&group(simd, key, block, lane)));
         block += S::U32_LANES as u64;
     }
     let rest = groups.into_remainder();
     if !rest.is_empty() {
-        let words = group(block);
+        let words = group(simd, key, block, lane);
         rest.copy_from_slice(&bytemuck::cast_slice(&words)[..rest.len()]);
     }
+}
+
+/// The words of as many blocks as there are lanes, as they lie in memory; `lane` says how far from `first` each lane is.
+#[inline(always)]
+fn group<S: Simd>(simd: S, key: Key, first: u64, lane: S::u32s) -> [S::u32s; 4] {
+    let (low, high) = (simd.splat_u32s(first as u32), (first >> 32) as u32);
+    let block = simd.add_u32s(low, lane);
+    let carried = simd.less_than_u32s(block, low);
+    let high = simd.select_u32s(carried, simd.splat_u32s(high.wrapping_add(1)), simd.splat_u32s(high));
+    let zero = simd.splat_u32s(0);
+    interleave(simd, philox_lanes(simd, [block, high, zero, zero], key.0))
 }
 
 /// Four vectors of blocks side by side to four vectors of first, second, third and fourth words.
 #[inline(always)]
 fn deinterleave<S: Simd>(simd: S, x: [S::u32s; 4]) -> [S::u32s; 4] {
-    simd.deinterleave_shfl_f32s(x.map(|x| simd.transmute_f32s_u32s(x))).map(|x| simd.transmute_u32s_f32s(x))
+    from_floats(simd, simd.deinterleave_shfl_f32s(to_floats(simd, x)))
 }
 
 /// The inverse of [`deinterleave`].
 #[inline(always)]
 fn interleave<S: Simd>(simd: S, x: [S::u32s; 4]) -> [S::u32s; 4] {
-    simd.interleave_shfl_f32s(x.map(|x| simd.transmute_f32s_u32s(x))).map(|x| simd.transmute_u32s_f32s(x))
+    from_floats(simd, simd.interleave_shfl_f32s(to_floats(simd, x)))
+}
+
+/// The same bits under another name: pulp shuffles floats only.
+#[inline(always)]
+fn to_floats<S: Simd>(simd: S, [a, b, c, d]: [S::u32s; 4]) -> [S::f32s; 4] {
+    let [a, b] = [simd.transmute_f32s_u32s(a), simd.transmute_f32s_u32s(b)];
+    [a, b, simd.transmute_f32s_u32s(c), simd.transmute_f32s_u32s(d)]
+}
+
+#[inline(always)]
+fn from_floats<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> [S::u32s; 4] {
+    let [a, b] = [simd.transmute_u32s_f32s(a), simd.transmute_u32s_f32s(b)];
+    [a, b, simd.transmute_u32s_f32s(c), simd.transmute_u32s_f32s(d)]
 }
 
 #[cfg(test)]

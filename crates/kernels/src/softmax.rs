@@ -79,13 +79,12 @@ simd! {
         // −∞ − (−∞) would be NaN; −∞ − 0 stays −∞ and the exponential 0.
         let max = simd.splat_f32s(if max == f32::NEG_INFINITY { 0.0 } else { max });
 
-        let weight = |x| simd::exp(simd, simd.sub_f32s(x, max));
         let mut sum = simd.splat_f32s(0.0);
         for x in xs.iter_mut() {
-            *x = weight(*x);
+            *x = simd::exp(simd, simd.sub_f32s(*x, max));
             sum = simd.add_f32s(sum, *x);
         }
-        let last = weight(simd.partial_load_f32s(tail));
+        let last = simd::exp(simd, simd.sub_f32s(simd.partial_load_f32s(tail), max));
         simd.partial_store_f32s(tail, last);
         // Read again: lanes past the end of the tail must come as zeros, not as e^(0 − m).
         let sum = simd.reduce_sum_f32s(simd.add_f32s(sum, simd.partial_load_f32s(tail)));
