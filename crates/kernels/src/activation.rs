@@ -1,16 +1,11 @@
 //! The non-linearities: `relu x = max(x, 0)`, `gelu x = x·Φ(x)` exactly (erf) and by tanh, `silu x = x·σ(x)`, `tanh x`.
 //!
 //! `gelu_tanh x = ½x·(1 + tanh(√(2/π)·(x + 0.044715x³)))` is GPT-2's; T5 v1.1 gates with it. Any shape; the backward
-//! recomputes the slope from the input, so only the input is kept. NaN stays NaN in all of them.
+//! recomputes the slope from the input, so only the input is kept.
 //!
-//! ```
-//! use burn::tensor::{Device, Tensor};
-//! use qkv_kernels::{Activation, activate};
-//!
-//! let x = Tensor::<1>::from_floats([-1.0, 0.0, 2.0], &Device::flex());
-//! let y: Vec<f32> = activate(x, Activation::Relu).into_data().try_to_vec().unwrap();
-//! assert_eq!(y, [0.0, 0.0, 2.0]);
-//! ```
+//! NaN stays NaN in all of them. +∞ gives +∞ (tanh: 1). −∞ gives 0 in relu and −1 in tanh, and NaN in the gelus and silu,
+//! where the formula is −∞·0; every finite input, however large, gives the finite limit, and so do the slopes up to
+//! |x| = 10¹⁸.
 
 use crate::case::{Bench, Case, Op, Work};
 use crate::fused::{Fused, apply, dense, elements, elements_mut, room, tensor};
@@ -43,6 +38,16 @@ impl Activation {
     pub const ALL: [Self; 5] = [Self::Relu, Self::Gelu, Self::GeluTanh, Self::Silu, Self::Tanh];
 
     /// The plain twin.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use qkv_kernels::Activation;
+    ///
+    /// // σ(0) = ½ and σ(ln 3) = ¾
+    /// let x = Tensor::<1>::from_floats([0.0, 3f32.ln()], &Device::flex());
+    /// let y: Vec<f32> = Activation::Silu.plain(x).into_data().try_to_vec().unwrap();
+    /// assert!(y[0] == 0.0 && (y[1] - 0.75 * 3f32.ln()).abs() < 1e-6);
+    /// ```
     pub fn plain<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
         match self {
             Self::Relu => activation::relu(x),
@@ -96,7 +101,8 @@ impl Activation {
                 let t = simd::tanh(simd, inner(simd, x));
                 let steep =
                     simd.mul_add_f32s(simd.mul_f32s(x, x), at(3.0 * CUBIC * SQRT_2_OVER_PI), at(SQRT_2_OVER_PI));
-                let rise = simd.mul_f32s(simd.negate_mul_add_f32s(t, t, one), simd.mul_f32s(x, steep));
+                // In this order: 1 − t² is 0 for large x, and x·steep alone would already be ∞ there.
+                let rise = simd.mul_f32s(x, simd.mul_f32s(simd.negate_mul_add_f32s(t, t, one), steep));
                 simd.mul_f32s(at(0.5), simd.add_f32s(simd.add_f32s(one, t), rise))
             }
             Self::Silu => {
@@ -169,6 +175,15 @@ impl Fused<1> for Activation {
 }
 
 /// Applies `act` to every element.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use qkv_kernels::{Activation, activate};
+///
+/// let x = Tensor::<1>::from_floats([-1.0, 0.0, 2.0], &Device::flex());
+/// let y: Vec<f32> = activate(x, Activation::Relu).into_data().try_to_vec().unwrap();
+/// assert_eq!(y, [0.0, 0.0, 2.0]);
+/// ```
 pub fn activate<const D: usize>(x: Tensor<D>, act: Activation) -> Tensor<D> {
     match apply(act, [Some(x.into_dispatch())]) {
         Ok(y) => Tensor::from_dispatch(y),
@@ -184,12 +199,104 @@ fn cases() -> Vec<Case> {
         [1, 7, 64, 1031]
             .map(move |n| Case::new(format!("{act:?} [{n}]"), [n], move |x| activate(x[0].clone(), act)).spread(2.0))
     };
-    let large = Case::new("GeluTanh, large", [33], |x| activate(x[0].clone(), Activation::GeluTanh)).spread(30.0);
-    Activation::ALL.into_iter().flat_map(of).chain([large]).collect()
+    let large = |act| Case::new(format!("{act:?}, large"), [33], move |x| activate(x[0].clone(), act)).spread(30.0);
+    let view = Case::new("transposed", [13 * 7], |x| {
+        activate(x[0].clone().reshape([13, 7]).transpose(), Activation::Gelu).flatten(0, 1)
+    });
+    let narrow = Case::new("narrowed", [5 * 23], |x| {
+        activate(x[0].clone().reshape([5, 23]).narrow(1, 2, 11), Activation::Silu).flatten(0, 1)
+    });
+    let all = Activation::ALL.into_iter();
+    all.clone().flat_map(of).chain(all.map(large)).chain([view, narrow]).collect()
 }
 
 fn bench() -> Bench {
     let n = 2048 * 1536;
     let case = Case::new("gelu_tanh [2048, 1536]", [n], |x| activate(x[0].clone(), Activation::GeluTanh));
     Bench { case, work: Work::Bytes(8.0 * n as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    /// Value and slope of every x.
+    fn of(act: Activation, x: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        let mut y = vec![0.0; x.len()];
+        values(act, x, &mut y);
+        let mut slopes = vec![1.0; x.len()];
+        times_slopes(act, x, &mut slopes);
+        (y, slopes)
+    }
+
+    #[test]
+    fn nan_stays_nan_and_infinities_are_as_documented() {
+        use Activation::*;
+        let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        for act in Activation::ALL {
+            let y = of(act, &x).0;
+            let twin = qkv_testkit::values(act.plain(Tensor::<1>::from_floats(x, &Device::flex())));
+            for (y, twin) in y.iter().zip(&twin) {
+                assert!(y == twin || (y.is_nan() && twin.is_nan()), "{act:?}: fused {y}, twin {twin}");
+            }
+            assert!(y[0].is_nan(), "{act:?}");
+            assert_eq!(y[1], if act == Tanh { 1.0 } else { f32::INFINITY }, "{act:?}");
+            match act {
+                Relu => assert_eq!(y[2], 0.0),
+                Tanh => assert_eq!(y[2], -1.0),
+                Gelu | GeluTanh | Silu => assert!(y[2].is_nan(), "{act:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn large_inputs_reach_their_limits() {
+        for x in [100.0, 1e6, 1e15, 1e18] {
+            for act in Activation::ALL {
+                let (y, slope) = of(act, &[x, -x]);
+                let (high, steep) = if act == Activation::Tanh { (1.0, 0.0) } else { (x, 1.0) };
+                let low = if act == Activation::Tanh { -1.0 } else { 0.0 };
+                assert_eq!((y[0], y[1], slope[0], slope[1]), (high, low, steep, 0.0), "{act:?} of ±{x}");
+            }
+        }
+    }
+
+    /// `erf x = 2/√π · e^(−x²) · Σ 2ⁿx²ⁿ⁺¹ / (1·3·5⋯(2n+1))`: every term positive, so nothing cancels.
+    fn erf(x: f64) -> f64 {
+        let (mut term, mut sum) = (x, x);
+        for n in 1..400 {
+            term *= 2.0 * x * x / (2 * n + 1) as f64;
+            sum += term;
+        }
+        std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+    }
+
+    #[test]
+    fn the_series_for_erf_is_right() {
+        // Abramowitz and Stegun, table 7.1, and erfc(3) = 2.209049699858544e-5.
+        for (x, want) in
+            [(0.5, 0.520_499_877_813_046_5), (1.0, 0.842_700_792_949_714_9), (-2.0, -0.995_322_265_018_952_7)]
+        {
+            assert!((erf(x) - want).abs() < 1e-15, "erf({x}) = {}", erf(x));
+        }
+        assert!((1.0 - erf(3.0) - 2.209_049_699_858_544e-5).abs() < 1e-15);
+    }
+
+    /// [`simd::erf`] through gelu: its error is at most 5e-7, and gelu multiplies it by x/2.
+    #[test]
+    fn exact_gelu_follows_the_error_function() {
+        let x: Vec<f32> = (-6000..=6000).map(|i| i as f32 * 1e-3).collect();
+        let (y, slope) = of(Activation::Gelu, &x);
+        for (i, &x) in x.iter().enumerate() {
+            let x = x as f64;
+            let cdf = 0.5 * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2));
+            let bell = (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt();
+            let rounding = x.abs() * f32::EPSILON as f64;
+            let error = (y[i] as f64 - x * cdf).abs();
+            assert!(error <= 0.5 * x.abs() * 5e-7 + rounding, "gelu({x}) = {}, exactly {}: {error:e}", y[i], x * cdf);
+            let error = (slope[i] as f64 - (cdf + x * bell)).abs();
+            assert!(error <= 5e-7, "gelu′({x}) = {}, exactly {}: {error:e}", slope[i], cdf + x * bell);
+        }
+    }
 }
