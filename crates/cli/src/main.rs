@@ -1,2 +1,57 @@
-//! placeholder
-fn main() {}
+//! `qkv`: the Transformer, whole. One verb per job; data on stdout, talk on stderr.
+
+mod bench;
+mod fail;
+mod inspect;
+
+use clap::{Parser, Subcommand};
+use fail::Fail;
+use std::process::ExitCode;
+
+// Activations are large and short-lived: the system allocator gives them back and faults them in again at every step.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The Transformer, whole: train, run and look inside the networks of the lectures on your own machine.
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Show what a network is made of: tree, parameters, memory and arithmetic, without allocating it
+    Inspect(inspect::Args),
+    /// Measure speed: a training step, or each kernel beside burn's own operation
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Help and version are answers, not errors; everything else is usage: exit 2.
+            let _ = usage.print();
+            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let done = match cli.verb {
+        Verb::Inspect(args) => inspect::run(&args),
+        Verb::Bench(args) => bench::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fail) => fail.report(),
+    }
+}
+
+/// Prints a line to stdout; a closed pipe (`| head`) ends the program quietly instead of with a panic.
+fn say(line: impl std::fmt::Display) -> Result<(), Fail> {
+    use std::io::Write;
+    match writeln!(std::io::stdout().lock(), "{line}") {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        other => other.map_err(|e| Fail::failed("stdout", e.to_string(), "is the disk full?")),
+    }
+}

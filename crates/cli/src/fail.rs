@@ -1,0 +1,38 @@
+//! How the program says that something is wrong: what, where, and a hint.
+
+use std::process::ExitCode;
+
+/// A failure, with its exit code.
+#[derive(Debug)]
+pub(crate) struct Fail {
+    message: String,
+    hint: String,
+    code: u8,
+}
+
+impl Fail {
+    /// Bad usage or input: exit 2.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into(), code: 2 }
+    }
+
+    /// The work itself failed: exit 1.
+    pub(crate) fn failed(place: &str, what: impl std::fmt::Display, hint: impl Into<String>) -> Self {
+        Self { message: format!("{place}: {what}"), hint: hint.into(), code: 1 }
+    }
+
+    /// Tells the person on stderr.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("error: {}", self.message);
+        if !self.hint.is_empty() {
+            eprintln!("hint: {}", self.hint);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<qkv_model::Error> for Fail {
+    fn from(error: qkv_model::Error) -> Self {
+        Self::usage(error.to_string(), error.hint)
+    }
+}
