@@ -41,6 +41,17 @@ impl Mask {
         Self { sight: Sight::Causal, ..Self::default() }
     }
 
+    /// Panics with a reason unless the mask is made for `b` rows of `tk` keys.
+    pub(super) fn check(&self, b: usize, tk: usize) {
+        let rows = if let Sight::Prefix(n) = &self.sight { n.len() } else { b };
+        assert_eq!(rows, b, "attention: one prefix for each row");
+        let keys = [self.padding.as_ref().map(|x| x.len()), self.documents.as_ref().map(|x| x.len())];
+        assert!(
+            keys.into_iter().flatten().all(|n| n == b * tk),
+            "attention: padding and documents cover {b} × {tk} keys"
+        );
+    }
+
     /// Whether, in row `b`, the query at key position `p` sees the key at position `j`, of `tk` keys.
     #[inline]
     pub fn sees(&self, b: usize, p: usize, j: usize, tk: usize) -> bool {
