@@ -39,6 +39,7 @@ use burn::tensor::{Tensor, TensorData};
 
 /// Where queries, keys and values are.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // three handles against one, moved once a call: a box would cost more than it saves
 pub enum Qkv {
     /// One tensor `[B, T, (H + 2G)·D]` = `[q | k | v]`, as a packed projection leaves it: self-attention.
     Packed(Tensor<3>),

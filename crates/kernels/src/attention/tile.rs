@@ -10,9 +10,10 @@ use crate::simd::{self, simd};
 use burn::backend::flex::FlexTensor;
 use std::ops::Range;
 
-/// Queries of a tile. More would waste more above a causal diagonal, fewer would pack the keys more often.
+/// Queries of a tile. More would waste more above a causal diagonal, fewer would pack the keys more often: on AVX2, 32
+/// and 128 were each 5 to 10 % slower at T = 256, D = 64.
 pub(super) const QUERIES: usize = 64;
-/// Keys of a tile: scores and their gradients then stay in the second-level cache.
+/// Keys of a tile: scores and their gradients then stay in the second-level cache. 128 and 512 measured the same.
 pub(super) const KEYS: usize = 256;
 /// Up to so many queries are taken row by row: packing keys for a matrix product would cost more than it saves.
 const FEW: usize = 3;
