@@ -39,5 +39,18 @@ pub use rope::{Pairing, Positions, RopeTable, rope};
 pub use softmax::softmax;
 
 /// Every kernel: the one list that the parity tests, the gradient checks and the benchmarks walk.
-pub const ALL: &[case::Op] =
-    &[linear::OP, activation::OP, layer_norm::OP, softmax::OP, rms_norm::OP, gated::OP, rope::OP, dropout::OP];
+pub const ALL: &[case::Op] = &[
+    linear::OP,
+    activation::OP,
+    layer_norm::OP,
+    softmax::OP,
+    rms_norm::OP,
+    gated::OP,
+    rope::OP,
+    dropout::OP,
+    attention::OP,
+    cross_entropy::OP,
+    embedding::OP,
+    adamw::OP,
+    recurrent::OP,
+];

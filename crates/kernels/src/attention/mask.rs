@@ -32,16 +32,42 @@ pub struct Mask {
 
 impl Mask {
     /// Nothing is hidden.
+    ///
+    /// ```
+    /// assert!(qkv_kernels::Mask::none().sees(0, 0, 4, 5)); // even the last key from the first position
+    /// ```
     pub fn none() -> Self {
         Self::default()
     }
 
     /// The future is hidden.
+    ///
+    /// ```
+    /// let mask = qkv_kernels::Mask::causal();
+    /// assert!(mask.sees(0, 2, 2, 5) && !mask.sees(0, 2, 3, 5));
+    /// ```
     pub fn causal() -> Self {
         Self { sight: Sight::Causal, ..Self::default() }
     }
 
+    /// Panics with a reason unless the mask is made for `b` rows of `tk` keys.
+    pub(super) fn check(&self, b: usize, tk: usize) {
+        let rows = if let Sight::Prefix(n) = &self.sight { n.len() } else { b };
+        assert_eq!(rows, b, "attention: one prefix for each row");
+        let keys = [self.padding.as_ref().map(|x| x.len()), self.documents.as_ref().map(|x| x.len())];
+        assert!(
+            keys.into_iter().flatten().all(|n| n == b * tk),
+            "attention: padding and documents cover {b} × {tk} keys"
+        );
+    }
+
     /// Whether, in row `b`, the query at key position `p` sees the key at position `j`, of `tk` keys.
+    ///
+    /// ```
+    /// use qkv_kernels::Mask;
+    /// let padded = Mask { padding: Some([true, false].into()), ..Mask::none() };
+    /// assert!(padded.sees(0, 1, 0, 2) && !padded.sees(0, 1, 1, 2));
+    /// ```
     #[inline]
     pub fn sees(&self, b: usize, p: usize, j: usize, tk: usize) -> bool {
         let (from, to) = self.span(b, p, tk);
@@ -51,6 +77,12 @@ impl Mask {
     }
 
     /// The keys within sight of the query at key position `p` of row `b`, padding and documents aside.
+    ///
+    /// ```
+    /// use qkv_kernels::{Mask, Sight};
+    /// let window = Mask { sight: Sight::Window(2), ..Mask::none() };
+    /// assert_eq!(window.span(0, 3, 8), (2, 4)); // itself and the one before
+    /// ```
     #[inline]
     pub fn span(&self, b: usize, p: usize, tk: usize) -> (usize, usize) {
         match &self.sight {
@@ -62,11 +94,22 @@ impl Mask {
     }
 
     /// Whether keys within sight may still be hidden (by padding or document).
+    ///
+    /// ```
+    /// use qkv_kernels::Mask;
+    /// assert!(!Mask::causal().has_holes());
+    /// assert!(Mask { documents: Some([0, 1].into()), ..Mask::causal() }.has_holes());
+    /// ```
     pub fn has_holes(&self) -> bool {
         self.padding.is_some() || self.documents.is_some()
     }
 
     /// `[B, 1, Tq, Tk]`, true where hidden; `None` where nothing is.
+    ///
+    /// ```
+    /// let hidden = qkv_kernels::Mask::causal().hidden(1, 2, 2, &burn::tensor::Device::flex()).unwrap();
+    /// assert_eq!(hidden.into_data().iter::<bool>().collect::<Vec<_>>(), [false, true, false, false]);
+    /// ```
     pub fn hidden(&self, b: usize, tq: usize, tk: usize, device: &Device) -> Option<Tensor<4, Bool>> {
         if *self == Self::none() {
             return None;
