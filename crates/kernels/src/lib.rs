@@ -39,4 +39,5 @@ pub use rope::{Pairing, Positions, RopeTable, rope};
 pub use softmax::softmax;
 
 /// Every kernel: the one list that the parity tests, the gradient checks and the benchmarks walk.
-pub const ALL: &[case::Op] = &[linear::OP, activation::OP, layer_norm::OP, cross_entropy::OP, embedding::OP, adamw::OP];
+pub const ALL: &[case::Op] =
+    &[linear::OP, activation::OP, layer_norm::OP, cross_entropy::OP, embedding::OP, adamw::OP, recurrent::OP];
