@@ -26,7 +26,13 @@ use rayon::prelude::*;
 /// let y: Vec<f32> = qkv_kernels::layer_norm(x, gain, None, 0.0).into_data().to_vec().unwrap();
 /// assert_eq!(y, [-1.0, 10.0]);
 /// ```
+///
+/// # Panics
+/// If γ or β is not as wide as a row of `x`.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<Tensor<1>>, eps: f64) -> Tensor<D> {
+    let width = x.dims()[D - 1];
+    let fits = |t: &Tensor<1>| t.dims()[0] == width;
+    assert!(fits(&gamma) && beta.as_ref().is_none_or(fits), "layer_norm: the rows are {width} wide, γ or β is not");
     let inputs = [Some(x.into_dispatch()), Some(gamma.into_dispatch()), beta.map(Tensor::into_dispatch)];
     match apply(LayerNorm { eps: eps as f32 }, inputs) {
         Ok(y) => Tensor::from_dispatch(y),
@@ -262,5 +268,12 @@ mod tests {
         let inputs = [Some(tensor(vec![], [0, 3])), Some(tensor(vec![1.0; 3], [3])), None];
         let (y, saved) = LayerNorm { eps: 0.0 }.forward(inputs, true);
         assert!(elements(&y).is_empty() && saved.expect("kept").stats.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "the rows are 4 wide")]
+    fn a_gain_of_another_width_is_refused() {
+        let device = burn::tensor::Device::flex();
+        layer_norm(Tensor::<2>::zeros([1, 4], &device), Tensor::ones([2], &device), None, 1e-5);
     }
 }
