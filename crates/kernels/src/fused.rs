@@ -55,13 +55,18 @@ pub fn plain<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
+/// Whether the caller is inside [`plain`]: for kernels on slices, which [`apply`] never sees.
+pub(crate) fn is_plain() -> bool {
+    PLAIN.get()
+}
+
 /// Runs `op`, or gives the inputs back when a kernel does not serve them (another backend, another data type, or inside
 /// [`plain`]): then the caller runs the twin.
 pub fn apply<F: Fused<N>, const N: usize>(
     op: F,
     inputs: [Option<DispatchTensor>; N],
 ) -> Result<DispatchTensor, [Option<DispatchTensor>; N]> {
-    if PLAIN.get() || !inputs.iter().flatten().all(served) {
+    if is_plain() || !inputs.iter().flatten().all(served) {
         return Err(inputs);
     }
     let context = inputs.iter().flatten().fold(DispatchAutodiffContext::Disabled, |c, t| c.merge(t.autodiff));

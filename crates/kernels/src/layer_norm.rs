@@ -14,6 +14,7 @@ use crate::threads;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::Tensor;
 use pulp::Simd;
+use rayon::prelude::*;
 
 /// Normalises each row of `x` and stretches it by γ and β.
 ///
@@ -25,7 +26,13 @@ use pulp::Simd;
 /// let y: Vec<f32> = qkv_kernels::layer_norm(x, gain, None, 0.0).into_data().try_to_vec().unwrap();
 /// assert_eq!(y, [-1.0, 10.0]);
 /// ```
+///
+/// # Panics
+/// If γ or β is not as wide as a row of `x`.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<Tensor<1>>, eps: f64) -> Tensor<D> {
+    let width = x.dims()[D - 1];
+    let fits = |t: &Tensor<1>| t.dims()[0] == width;
+    assert!(fits(&gamma) && beta.as_ref().is_none_or(fits), "layer_norm: the rows are {width} wide, γ or β is not");
     let inputs = [Some(x.into_dispatch()), Some(gamma.into_dispatch()), beta.map(Tensor::into_dispatch)];
     match apply(LayerNorm { eps: eps as f32 }, inputs) {
         Ok(y) => Tensor::from_dispatch(y),
@@ -69,18 +76,11 @@ impl Fused<3> for LayerNorm {
         let x = dense(x.expect("layer_norm has an input"));
         let gamma = dense(gamma.expect("layer_norm has a gain"));
         let beta = beta.map(dense);
-        let (_, width) = rows_and_width(&x);
         let (xs, gain, shift) = (elements(&x), elements(&gamma), beta.as_ref().map(elements));
         let mut y = room(xs.len());
-        threads::for_rows(&mut y, width, |first, y| {
-            let x = &xs[first * width..][..y.len()];
-            for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
-                forward_row(self.eps, x, gain, shift, y);
-            }
-        });
+        let stats = self.rows(xs, gain, shift, &mut y);
         let y = tensor(y, x.layout().shape().clone());
-        let stats = keep.then(|| xs.chunks_exact(width).map(|x| stats_of(self.eps, x)).collect());
-        (y, stats.map(|stats| Saved { x, gamma, stats }))
+        (y, keep.then_some(Saved { x, gamma, stats }))
     }
 
     fn backward(&self, saved: Saved, mut grad: FlexTensor, wants: [bool; 3]) -> [Option<FlexTensor>; 3] {
@@ -103,7 +103,34 @@ impl Fused<3> for LayerNorm {
     }
 }
 
-/// Mean and 1/σ of a row; shared by the forward and what it keeps for the backward.
+impl LayerNorm {
+    /// Normalises every row of `x` into `y`, in parallel; returns the mean and 1/σ of each.
+    fn rows(&self, x: &[f32], gain: &[f32], shift: Option<&[f32]>, y: &mut [f32]) -> Vec<[f32; 2]> {
+        let width = gain.len();
+        if y.is_empty() {
+            return vec![];
+        }
+        let rows = threads::chunk_rows(width);
+        // Two numbers a row beside its whole width: cheaper to write always than to ask whether they will be kept.
+        let mut stats = vec![[0.0; 2]; y.len() / width];
+        let step = |x: &[f32], y: &mut [f32], stats: &mut [[f32; 2]]| {
+            for ((x, y), stats) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(stats) {
+                *stats = forward_row(self.eps, x, gain, shift, y);
+            }
+        };
+        let cut = rows * width;
+        if y.len() <= threads::SERIAL {
+            let chunks = x.chunks(cut).zip(y.chunks_mut(cut)).zip(stats.chunks_mut(rows));
+            chunks.for_each(|((x, y), stats)| step(x, y, stats));
+        } else {
+            let chunks = x.par_chunks(cut).zip(y.par_chunks_mut(cut)).zip(stats.par_chunks_mut(rows));
+            chunks.for_each(|((x, y), stats)| step(x, y, stats));
+        }
+        stats
+    }
+}
+
+/// Mean and 1/σ of a row.
 #[inline(always)]
 fn stats<S: Simd>(simd: S, eps: f32, x: &[f32]) -> [f32; 2] {
     let (xs, tail) = S::as_simd_f32s(x);
@@ -125,15 +152,12 @@ fn stats<S: Simd>(simd: S, eps: f32, x: &[f32]) -> [f32; 2] {
 }
 
 simd! {
-    fn stats_of<'a, S>(simd, eps: f32, x: &'a [f32]) -> [f32; 2] {
-        stats(simd, eps, x)
-    }
-}
-
-simd! {
-    fn forward_row<'a, S>(simd, eps: f32, x: &'a [f32], gain: &'a [f32], shift: Option<&'a [f32]>, y: &'a mut [f32]) {
-        let [mean, inv] = stats(simd, eps, x);
-        let (mean, inv) = (simd.splat_f32s(mean), simd.splat_f32s(inv));
+    /// Normalises one row and returns its mean and 1/σ.
+    fn forward_row<'a, S>(
+        simd, eps: f32, x: &'a [f32], gain: &'a [f32], shift: Option<&'a [f32]>, y: &'a mut [f32],
+    ) -> [f32; 2] {
+        let stats = stats(simd, eps, x);
+        let (mean, inv) = (simd.splat_f32s(stats[0]), simd.splat_f32s(stats[1]));
         let ((xs, xt), (gs, gt), (ys, yt)) = (S::as_simd_f32s(x), S::as_simd_f32s(gain), S::as_mut_simd_f32s(y));
         let at = |x, g, b| simd.mul_add_f32s(simd.mul_f32s(simd.sub_f32s(x, mean), inv), g, b);
         match shift {
@@ -153,6 +177,7 @@ simd! {
                 simd.partial_store_f32s(yt, at(simd.partial_load_f32s(xt), simd.partial_load_f32s(gt), zero));
             }
         }
+        stats
     }
 }
 
@@ -215,4 +240,40 @@ fn cases() -> Vec<Case> {
 
 fn bench() -> Bench {
     Bench { case: case(2048, 384), work: Work::Bytes(8.0 * 2048.0 * 384.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nan_and_infinity_stay_in_their_row() {
+        let x = tensor(vec![f32::NAN, 1.0, 2.0, f32::INFINITY, 1.0, 2.0, 1.0, 2.0, 3.0], [3, 3]);
+        let (y, _) = LayerNorm { eps: 1e-5 }.forward([Some(x), Some(tensor(vec![1.0; 3], [3])), None], false);
+        let y = elements(&y);
+        assert!(y[..6].iter().all(|v| v.is_nan()), "{y:?}");
+        assert!(y[6..].iter().all(|v| v.is_finite()), "{y:?}");
+    }
+
+    #[test]
+    fn keeps_the_mean_and_deviation_of_each_row() {
+        let x = tensor(vec![1.0, 3.0, -4.0, 4.0], [2, 2]);
+        let inputs = [Some(x), Some(tensor(vec![1.0; 2], [2])), None];
+        let (_, saved) = LayerNorm { eps: 0.0 }.forward(inputs, true);
+        assert_eq!(saved.expect("kept").stats, [[2.0, 1.0], [0.0, 0.25]]);
+    }
+
+    #[test]
+    fn nothing_in_nothing_out() {
+        let inputs = [Some(tensor(vec![], [0, 3])), Some(tensor(vec![1.0; 3], [3])), None];
+        let (y, saved) = LayerNorm { eps: 0.0 }.forward(inputs, true);
+        assert!(elements(&y).is_empty() && saved.expect("kept").stats.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "the rows are 4 wide")]
+    fn a_gain_of_another_width_is_refused() {
+        let device = burn::tensor::Device::flex();
+        layer_norm(Tensor::<2>::zeros([1, 4], &device), Tensor::ones([2], &device), None, 1e-5);
+    }
 }

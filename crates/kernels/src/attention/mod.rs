@@ -86,7 +86,7 @@ pub struct Attend {
 /// // One head of one feature, two tokens as [q | k | v]. All queries are 0, so every visible key weighs the same.
 /// let x = Tensor::<3>::from_floats([[[0.0, 1.0, 4.0], [0.0, 2.0, 8.0]]], &Device::flex());
 /// let how = Attend { heads: 1, kv_heads: 1, scale: 1.0, mask: Mask::causal(), dropout: None };
-/// let y: Vec<f32> = attention(Qkv::Packed(x), None, &how).into_data().to_vec().unwrap();
+/// let y: Vec<f32> = attention(Qkv::Packed(x), None, &how).into_data().try_to_vec().unwrap();
 /// assert_eq!(y, [4.0, 6.0]); // the first token sees itself, the second the mean of both
 /// ```
 ///
