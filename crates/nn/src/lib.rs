@@ -2,6 +2,7 @@
 //! hand. Axes: `B` batch, `T` time, `C` channels, `H` heads, `G` key heads, `D` features of a head, `V` vocabulary.
 
 pub mod attention;
+pub mod batch_norm;
 pub mod cache;
 pub mod cx;
 pub mod embedding;
@@ -15,6 +16,7 @@ pub mod position;
 pub mod residual;
 
 pub use attention::{Attention, Biased, Heads, Scale};
+pub use batch_norm::BatchNorm;
 pub use cache::Cache;
 pub use cx::{Cx, Mode, Tapped, Taps};
 pub use embedding::Embedding;
