@@ -12,6 +12,7 @@ pub mod linear;
 pub mod lora;
 pub mod mask;
 pub mod norm;
+pub mod patch;
 pub mod position;
 pub mod residual;
 
@@ -25,4 +26,5 @@ pub use init::{Build, Init};
 pub use linear::{Linear, packed};
 pub use lora::Lora;
 pub use norm::{Norm, NormKind};
+pub use patch::{PatchEmbed, PatchError};
 pub use residual::Wiring;
