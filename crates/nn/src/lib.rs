@@ -14,6 +14,7 @@ pub mod mask;
 pub mod norm;
 pub mod patch;
 pub mod position;
+pub mod recurrent;
 pub mod residual;
 
 pub use attention::{Attention, Biased, Heads, Scale};
@@ -27,4 +28,5 @@ pub use linear::{Linear, packed};
 pub use lora::Lora;
 pub use norm::{Norm, NormKind};
 pub use patch::{PatchEmbed, PatchError};
+pub use recurrent::{AdditiveAttention, Gru, Lstm, Rnn};
 pub use residual::Wiring;
