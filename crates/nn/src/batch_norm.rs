@@ -234,6 +234,19 @@ mod tests {
     }
 
     #[test]
+    fn a_nan_at_padding_reaches_no_gradient() {
+        let build = Build::new(&Device::flex().autodiff(), 6);
+        let (norm, (_, x)) = (BatchNorm::new(&build, 2, 1e-5), block());
+        let real = from_lengths(&[4, 2, 0], 4);
+        let x = Tensor::from_inner(x.clone().mask_fill(hidden(&real, &x), f32::NAN)).require_grad();
+        let grads = norm.forward(x.clone(), Some(&real), &Cx::train(0, 0)).powi_scalar(3).sum().backward();
+        let gain = norm.gain.val().grad(&grads).expect("tracked");
+        assert!(values(gain).iter().all(|g| g.is_finite() && *g != 0.0));
+        let dx = values(x.grad(&grads).expect("tracked"));
+        assert!(dx.chunks(2).zip(real.iter()).all(|(g, real)| g.iter().all(|g| g.is_finite() && (*real || *g == 0.0))));
+    }
+
+    #[test]
     fn the_number_of_threads_does_not_show() {
         let run = || {
             let build = Build::new(&Device::flex().autodiff(), 6);

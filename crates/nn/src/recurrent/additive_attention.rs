@@ -145,6 +145,17 @@ mod tests {
     }
 
     #[test]
+    fn a_nan_at_padding_leaves_the_weights_alone_and_spoils_the_context() {
+        let (block, queries, memory) = block(Device::flex());
+        let real = from_lengths(&[4, 2], 4);
+        let (_, clean) = read(&block, queries.clone(), memory.clone(), Some(&real));
+        let junk = Tensor::full([1, 2, 7], f32::NAN, &Device::flex());
+        let (context, weights) = read(&block, queries, memory.slice_assign([1..2, 2..4, 0..7], junk), Some(&real));
+        assert_eq!(values(weights), values(clean));
+        assert!(context[..3 * 7].iter().all(|v| v.is_finite()) && context[3 * 7..].iter().all(|v| v.is_nan()));
+    }
+
+    #[test]
     fn equals_the_formula_in_a_loop() {
         let (block, queries, memory) = block(Device::flex());
         let (context, _) = read(&block, queries.clone(), memory.clone(), None);
