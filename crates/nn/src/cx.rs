@@ -95,6 +95,18 @@ impl<'a> Cx<'a> {
     }
 
     /// Drops elements of `x` with probability `p` when training; `name` tells this place from others in the block.
+    ///
+    /// Those that stay are divided by 1 − p, so that the expected value is that of evaluation, where nothing is dropped.
+    /// Blocks call this instead of holding a dropout layer: what is drawn belongs to the pass, not to the network.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use qkv_nn::Cx;
+    /// let x = Tensor::<1>::ones([8], &Device::flex());
+    /// let y: Vec<f32> = Cx::train(1, 0).dropout("out", x.clone(), 0.5).into_data().try_to_vec().unwrap();
+    /// assert!(y.iter().all(|v| [0.0, 2.0].contains(v))); // dropped, or 1 / (1 − ½)
+    /// assert_eq!(Cx::eval().dropout("out", x.clone(), 0.5).into_data(), x.into_data());
+    /// ```
     pub fn dropout<const D: usize>(&mut self, name: &str, x: Tensor<D>, p: f64) -> Tensor<D> {
         if p == 0.0 || self.mode == Mode::Eval {
             return x;

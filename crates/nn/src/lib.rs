@@ -2,6 +2,7 @@
 //! hand. Axes: `B` batch, `T` time, `C` channels, `H` heads, `G` key heads, `D` features of a head, `V` vocabulary.
 
 pub mod attention;
+pub mod batch_norm;
 pub mod cache;
 pub mod cx;
 pub mod embedding;
@@ -11,10 +12,13 @@ pub mod linear;
 pub mod lora;
 pub mod mask;
 pub mod norm;
+pub mod patch;
 pub mod position;
+pub mod recurrent;
 pub mod residual;
 
 pub use attention::{Attention, Biased, Heads, Scale};
+pub use batch_norm::BatchNorm;
 pub use cache::Cache;
 pub use cx::{Cx, Mode, Tapped, Taps};
 pub use embedding::Embedding;
@@ -23,4 +27,6 @@ pub use init::{Build, Init};
 pub use linear::{Linear, packed};
 pub use lora::Lora;
 pub use norm::{Norm, NormKind};
+pub use patch::{PatchEmbed, PatchError};
+pub use recurrent::{AdditiveAttention, Gru, Lstm, Rnn};
 pub use residual::Wiring;
