@@ -8,9 +8,8 @@ use clap::{Parser, Subcommand};
 use fail::Fail;
 use std::process::ExitCode;
 
-// Activations are large and short-lived: the system allocator gives them back and faults them in again at every step.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: qkv_kernels::alloc::Reuse = qkv_kernels::alloc::Reuse::new();
 
 /// The Transformer, whole: train, run and look inside the networks of the lectures on your own machine.
 #[derive(Parser)]

@@ -5,6 +5,7 @@
 
 pub mod activation;
 pub mod adamw;
+pub mod alloc;
 pub mod attention;
 pub mod case;
 pub mod cross_entropy;
