@@ -15,6 +15,7 @@ pub mod fused;
 pub mod gated;
 pub mod layer_norm;
 pub mod linear;
+mod product;
 pub mod random;
 pub mod recurrent;
 pub mod rms_norm;

@@ -4,7 +4,7 @@
 //! input can be packed side by side, `y = [x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …]`: queries, keys and values, or gate and up, then
 //! come out as one tensor that the next kernel reads with strides, and no copy is ever made.
 //!
-//! The products are [`gemm`]'s, which gives the same bits at any thread count. Backward, with `u = x·Wᵀ + b`:
+//! The products ([`crate::product`]) give the same bits at any thread count. Backward, with `u = x·Wᵀ + b`:
 //! `du = dy·act′(u)`, `dx = Σ duᵢ·Wᵢ`, `dWᵢ = duᵢᵀ·x`, `dbᵢ = Σ_rows duᵢ`. Kept: x, and u where there is an activation.
 //!
 //! ```
@@ -22,6 +22,7 @@
 use crate::activation::{self, Activation};
 use crate::case::{Bench, Case, Op, Work};
 use crate::fused::{Fused, apply, dense, elements, elements_mut, room, rows_and_width, tensor};
+use crate::product::{Onto, Strided, product, rowwise};
 use crate::threads;
 use burn::backend::DispatchTensor;
 use burn::backend::flex::FlexTensor;
@@ -126,15 +127,10 @@ impl<const N: usize> Fused<N> for Linear {
         let mut at = 0;
         for (w, bias) in parts(&inputs) {
             let out = w.layout().shape()[0];
-            if let Some(bias) = bias {
-                let bias = elements(bias);
-                threads::for_rows(&mut y, total, |_, y| {
-                    y.chunks_exact_mut(total).for_each(|row| row[at..at + out].copy_from_slice(bias));
-                });
-            }
+            let onto = bias.map_or(Onto::Fresh, |bias| Onto::Bias(elements(bias)));
             let dst = Strided { start: at, row: total, column: 1 };
             let weight = Strided { start: 0, row: 1, column: width }; // Wᵀ
-            product([rows, width, out], &mut y, dst, bias.is_some(), elements(x), rowwise(width), elements(w), weight);
+            product([rows, width, out], &mut y, dst, onto, elements(x), rowwise(width), elements(w), weight);
             at += out;
         }
         let Some(act) = self.act else {
@@ -162,12 +158,13 @@ impl<const N: usize> Fused<N> for Linear {
             let out = w.layout().shape()[0];
             if let Some(dx) = &mut dx {
                 let g = Strided { start: at, row: total, column: 1 };
-                product([rows, out, width], dx, rowwise(width), i > 0, du, g, elements(w), rowwise(width));
+                let onto = if i > 0 { Onto::Sum } else { Onto::Fresh };
+                product([rows, out, width], dx, rowwise(width), onto, du, g, elements(w), rowwise(width));
             }
             if wants[1 + 2 * i] {
                 let mut dw = room(out * width);
                 let g = Strided { start: at, row: 1, column: total }; // duᵀ
-                product([out, rows, width], &mut dw, rowwise(width), false, du, g, elements(x), rowwise(width));
+                product([out, rows, width], &mut dw, rowwise(width), Onto::Fresh, du, g, elements(x), rowwise(width));
                 grads[1 + 2 * i] = Some(tensor(dw, [out, width]));
             }
             at += out;
@@ -189,86 +186,6 @@ impl<const N: usize> Fused<N> for Linear {
 /// The (weight, bias) pairs among the inputs.
 fn parts<const N: usize>(inputs: &[Option<FlexTensor>; N]) -> impl Iterator<Item = (&FlexTensor, Option<&FlexTensor>)> {
     inputs[1..].chunks_exact(2).map(|p| (p[0].as_ref().expect("every part has a weight"), p[1].as_ref()))
-}
-
-/// Where a matrix lies in a slice: element (i, j) is at `start + i·row + j·column`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Strided {
-    pub(crate) start: usize,
-    pub(crate) row: usize,
-    pub(crate) column: usize,
-}
-
-/// A whole matrix of rows of `width`.
-pub(crate) fn rowwise(width: usize) -> Strided {
-    Strided { start: 0, row: width, column: 1 }
-}
-
-impl Strided {
-    /// One past the last element of an `m × n` matrix.
-    fn end(self, m: usize, n: usize) -> usize {
-        if m == 0 || n == 0 { self.start } else { self.start + (m - 1) * self.row + (n - 1) * self.column + 1 }
-    }
-}
-
-/// `dst ← a·b`, or `dst ← dst + a·b`: a is m × k, b is k × n, each wherever it lies. In parallel when it is large.
-pub(crate) fn product(
-    [m, k, n]: [usize; 3],
-    dst: &mut [f32],
-    d: Strided,
-    add: bool,
-    lhs: &[f32],
-    a: Strided,
-    rhs: &[f32],
-    b: Strided,
-) {
-    // Below this the threads' hand-over costs more than the product.
-    let parallel = m * k * n > 96 * 96 * 96 && rayon::current_num_threads() > 1;
-    product_on(parallel, [m, k, n], 1.0, dst, d, add, lhs, a, rhs, b);
-}
-
-/// [`product`] scaled by `scale`, on this thread only unless `parallel`.
-pub(crate) fn product_on(
-    parallel: bool,
-    [m, k, n]: [usize; 3],
-    scale: f32,
-    dst: &mut [f32],
-    d: Strided,
-    add: bool,
-    lhs: &[f32],
-    a: Strided,
-    rhs: &[f32],
-    b: Strided,
-) {
-    assert!(d.end(m, n) <= dst.len() && a.end(m, k) <= lhs.len() && b.end(k, n) <= rhs.len(), "product out of bounds");
-    let at = |s: Strided| (s.column as isize, s.row as isize);
-    let ((dc, dr), (ac, ar), (bc, br)) = (at(d), at(a), at(b));
-    let threads = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
-    // SAFETY: the assertion above bounds every element that the strides can reach; `dst` is borrowed mutably, so it
-    // overlaps neither input; without `add`, gemm writes dst without reading it.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            dst.as_mut_ptr().add(d.start),
-            dc,
-            dr,
-            add,
-            lhs.as_ptr().add(a.start),
-            ac,
-            ar,
-            rhs.as_ptr().add(b.start),
-            bc,
-            br,
-            1.0,
-            scale,
-            false,
-            false,
-            false,
-            threads,
-        );
-    }
 }
 
 /// This kernel's row in the register.

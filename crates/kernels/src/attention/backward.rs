@@ -6,7 +6,7 @@
 use super::heads::{Heads, deal};
 use super::tile::{Core, QUERIES, soften_back, times};
 use crate::fused::room;
-use crate::linear::{Strided, product_on, rowwise};
+use crate::product::{Strided, product_on, rowwise};
 use crate::simd;
 use burn::backend::flex::FlexTensor;
 use rayon::prelude::*;

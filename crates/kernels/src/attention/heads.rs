@@ -4,7 +4,7 @@
 //! head, each as a slice of its own, so that tasks write straight to where they belong, without copies and without
 //! `unsafe`.
 
-use crate::linear::Strided;
+use crate::product::Strided;
 use burn::backend::flex::FlexTensor;
 
 /// The heads of queries, keys or values: element (b, h, i, c) is at `start + b·batch + h·head + i·row + c`.

@@ -4,7 +4,7 @@ use super::Attend;
 use super::heads::Heads;
 use crate::Key;
 use crate::fused::elements;
-use crate::linear::{product_on, rowwise};
+use crate::product::{product_on, rowwise};
 use crate::random::unit;
 use crate::simd::{self, simd};
 use burn::backend::flex::FlexTensor;

@@ -1,0 +1,440 @@
+//! Matrix products, where nearly all arithmetic is: `dst ← a·b`, with a `[m, k]`, b `[k, n]`, each wherever it lies.
+//!
+//! Large products are ours, after Goto and van de Geijn (2008): b is packed once into panels two vectors wide, a block by
+//! block into panels of six rows; a tile of 6 rows × 2 vectors then lives in twelve registers while k runs. Panels are cut
+//! along k so that one of b stays in half of the first cache and a block of a in part of the second: on a core that is
+//! shared with somebody else's thread that is what can be counted on. A bias is written with the first cut, so the output
+//! is not touched beforehand.
+//!
+//! Small products, and scalar runs, go to the `gemm` crate, which has shapes of its own for them.
+//!
+//! Order of additions: along k, cut by cut, the same for every element whatever its row block: the bits depend neither on
+//! the number of threads nor on which rows are computed together, as long as the product stays on one side of the border.
+
+use crate::fused::room;
+use crate::simd::{Level, simd};
+use pulp::Simd;
+use rayon::prelude::*;
+
+/// Where a matrix lies in a slice: element (i, j) is at `start + i·row + j·column`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strided {
+    pub(crate) start: usize,
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+}
+
+/// A whole matrix of rows of `width`.
+pub(crate) fn rowwise(width: usize) -> Strided {
+    Strided { start: 0, row: width, column: 1 }
+}
+
+impl Strided {
+    /// One past the last element of an `m × n` matrix.
+    fn end(self, m: usize, n: usize) -> usize {
+        if m == 0 || n == 0 { self.start } else { self.start + (m - 1) * self.row + (n - 1) * self.column + 1 }
+    }
+}
+
+/// What the product is written onto.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Onto<'a> {
+    /// nothing: what was there is not read
+    Fresh,
+    /// what is there
+    Sum,
+    /// a bias `[n]`, the same for each row
+    Bias(&'a [f32]),
+}
+
+/// `dst ← onto + a·b`. In parallel when it is large.
+pub(crate) fn product(
+    [m, k, n]: [usize; 3],
+    dst: &mut [f32],
+    d: Strided,
+    onto: Onto,
+    lhs: &[f32],
+    a: Strided,
+    rhs: &[f32],
+    b: Strided,
+) {
+    let large = m >= 3 * ROWS && n >= 16 && k >= 16 && m * k * n >= 32 * 32 * 32;
+    if large && d.column == 1 && Level::current() != Level::Scalar {
+        return packed([m, k, n], dst, d, onto, lhs, a, rhs, b);
+    }
+    if let Onto::Bias(bias) = onto {
+        for i in 0..m {
+            (0..n).for_each(|j| dst[d.start + i * d.row + j * d.column] = bias[j]);
+        }
+    }
+    // Below this the threads' hand-over costs more than the product.
+    let parallel = m * k * n > 96 * 96 * 96 && rayon::current_num_threads() > 1;
+    product_on(parallel, [m, k, n], 1.0, dst, d, !matches!(onto, Onto::Fresh), lhs, a, rhs, b);
+}
+
+/// `dst ← scale·a·b`, or `dst ← dst + scale·a·b`, by the `gemm` crate, on this thread only unless `parallel`.
+pub(crate) fn product_on(
+    parallel: bool,
+    [m, k, n]: [usize; 3],
+    scale: f32,
+    dst: &mut [f32],
+    d: Strided,
+    add: bool,
+    lhs: &[f32],
+    a: Strided,
+    rhs: &[f32],
+    b: Strided,
+) {
+    assert!(d.end(m, n) <= dst.len() && a.end(m, k) <= lhs.len() && b.end(k, n) <= rhs.len(), "product out of bounds");
+    let at = |s: Strided| (s.column as isize, s.row as isize);
+    let ((dc, dr), (ac, ar), (bc, br)) = (at(d), at(a), at(b));
+    let threads = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    // SAFETY: the assertion above bounds every element that the strides can reach; `dst` is borrowed mutably, so it
+    // overlaps neither input; without `add`, gemm writes dst without reading it.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            dst.as_mut_ptr().add(d.start),
+            dc,
+            dr,
+            add,
+            lhs.as_ptr().add(a.start),
+            ac,
+            ar,
+            rhs.as_ptr().add(b.start),
+            bc,
+            br,
+            1.0,
+            scale,
+            false,
+            false,
+            false,
+            threads,
+        );
+    }
+}
+
+/// Rows of a register tile.
+const ROWS: usize = 6;
+/// The longest cut along k.
+const CUT: usize = 384;
+
+/// Columns of dst that stay near from cut to cut.
+const NEAR: usize = 512;
+
+/// How k is cut: pieces of equal length, at most [`CUT`].
+fn cuts(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(CUT))
+}
+
+/// Rows of a block, a function of the shape alone: as many as the second cache holds, but at least four blocks, and an
+/// even number of them. Every block reads all of b, so few and large is better than many and small.
+fn block_rows(m: usize) -> usize {
+    let blocks = m.div_ceil(16 * ROWS).next_multiple_of(2).max(4);
+    m.div_ceil(blocks).next_multiple_of(ROWS)
+}
+
+fn packed(
+    [m, k, n]: [usize; 3],
+    dst: &mut [f32],
+    d: Strided,
+    onto: Onto,
+    lhs: &[f32],
+    a: Strided,
+    rhs: &[f32],
+    b: Strided,
+) {
+    let width = panel_width();
+    let (cut, panels, rows) = (cuts(k), n.div_ceil(width), block_rows(m));
+    let parallel = m * k * n >= 64 * 64 * 64 && rayon::current_num_threads() > 1;
+
+    // b, panel by panel: all of k for one panel, so that each is packed by one thread.
+    let mut right = room(panels * width * k);
+    let pack =
+        |(j, panel): (usize, &mut [f32])| pack_right(panel, width, k, rhs, b, j * width, (n - j * width).min(width));
+    if parallel {
+        right.par_chunks_mut(width * k).enumerate().for_each(pack);
+    } else {
+        right.chunks_mut(width * k).enumerate().for_each(pack);
+    }
+
+    let block = |(i, dst): (usize, &mut [f32])| {
+        let first = i * rows;
+        let here = rows.min(m - first);
+        let mut left = room(here.next_multiple_of(ROWS) * k);
+        for (from, left) in (0..k).step_by(cut).zip(left.chunks_mut(here.next_multiple_of(ROWS) * cut)) {
+            pack_left(left, lhs, a, first, here, from, cut.min(k - from));
+        }
+        // Some panels at a time, so that their part of dst is still near when the next cut adds to it.
+        for (c, right) in right.chunks(NEAR / width * width * k).enumerate() {
+            let at = c * (NEAR / width * width);
+            for (from, left) in (0..k).step_by(cut).zip(left.chunks(here.next_multiple_of(ROWS) * cut)) {
+                let onto = if from == 0 { onto } else { Onto::Sum };
+                tiles([here, k, n], from, cut.min(k - from), at, left, right, dst, d.row, onto);
+            }
+        }
+    };
+    let dst = &mut dst[d.start..];
+    let end = ((m - 1) * d.row + n).min(dst.len());
+    if parallel {
+        dst[..end].par_chunks_mut(rows * d.row).enumerate().for_each(block);
+    } else {
+        dst[..end].chunks_mut(rows * d.row).enumerate().for_each(block);
+    }
+}
+
+/// Columns of a panel: two vectors of the level in force.
+fn panel_width() -> usize {
+    2 * match Level::current() {
+        Level::Avx512 => 16,
+        Level::Avx2 => 8,
+        Level::Neon => 4,
+        Level::Scalar => 1,
+    }
+}
+
+/// Columns `from..from + here` of b as `[k, width]`, zeros behind them.
+fn pack_right(panel: &mut [f32], width: usize, k: usize, rhs: &[f32], b: Strided, from: usize, here: usize) {
+    if b.column == 1 {
+        for (p, row) in panel.chunks_exact_mut(width).enumerate() {
+            row[..here].copy_from_slice(&rhs[b.start + p * b.row + from..][..here]);
+            row[here..].fill(0.0);
+        }
+        return;
+    }
+    if here < width {
+        panel.fill(0.0);
+    }
+    // Column by column in runs short enough that the panel's lines stay in the first cache between columns.
+    for begin in (0..k).step_by(64) {
+        let len = 64.min(k - begin);
+        for j in 0..here {
+            let column = &rhs[b.start + (from + j) * b.column + begin * b.row..];
+            let out = &mut panel[begin * width + j..];
+            if b.row == 1 {
+                column[..len].iter().zip(out.iter_mut().step_by(width)).for_each(|(x, y)| *y = *x);
+            } else {
+                column.iter().step_by(b.row).take(len).zip(out.iter_mut().step_by(width)).for_each(|(x, y)| *y = *x);
+            }
+        }
+    }
+}
+
+/// Rows `first..first + here` of a, columns `from..from + len`, as panels `[len, 6]`, zeros behind the last row.
+fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usize, from: usize, len: usize) {
+    for (i, panel) in left.chunks_exact_mut(ROWS * len).take(here.div_ceil(ROWS)).enumerate() {
+        let row = first + i * ROWS;
+        let rows = ROWS.min(here - i * ROWS);
+        let start = a.start + row * a.row + from * a.column;
+        if a.row == 1 && rows == ROWS {
+            for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
+                out.copy_from_slice(&lhs[start + p * a.column..][..ROWS]);
+            }
+        } else if a.column == 1 && rows == ROWS {
+            let row = |r: usize| &lhs[start + r * a.row..][..len];
+            let (r0, r1, r2, r3, r4, r5) = (row(0), row(1), row(2), row(3), row(4), row(5));
+            for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
+                out.copy_from_slice(&[r0[p], r1[p], r2[p], r3[p], r4[p], r5[p]]);
+            }
+        } else {
+            for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
+                for (r, out) in out.iter_mut().enumerate() {
+                    *out = if r < rows { lhs[start + r * a.row + p * a.column] } else { 0.0 };
+                }
+            }
+        }
+    }
+}
+
+/// One tile: `Σ_p a[p, r]·b[p, :]` for six rows, in registers.
+#[inline(always)]
+fn tile<S: Simd>(simd: S, a: &[f32], b: &[S::f32s]) -> [[S::f32s; 2]; ROWS] {
+    let zero = simd.splat_f32s(0.0);
+    let mut sum = [[zero; 2]; ROWS];
+    for (a, b) in a.as_chunks::<ROWS>().0.iter().zip(b.as_chunks::<2>().0) {
+        for r in 0..ROWS {
+            let x = simd.splat_f32s(a[r]);
+            sum[r][0] = simd.mul_add_f32s(x, b[0], sum[r][0]);
+            sum[r][1] = simd.mul_add_f32s(x, b[1], sum[r][1]);
+        }
+    }
+    sum
+}
+
+simd! {
+    /// All tiles of a block of `m` rows and the panels of b from column `first` on, for one cut of k.
+    fn tiles<'a, S>(
+        simd, dims: [usize; 3], from: usize, len: usize, first: usize, left: &'a [f32], right: &'a [f32], dst: &'a mut [f32],
+        row: usize, onto: Onto<'a>,
+    ) {
+        let [m, k, n] = dims;
+        let width = 2 * S::F32_LANES;
+        for (j, panel) in right.chunks_exact(width * k).enumerate() {
+            let at = first + j * width;
+            let here = width.min(n - at);
+            let (b, _) = S::as_simd_f32s(&panel[from * width..(from + len) * width]);
+            for (i, a) in left.chunks_exact(ROWS * len).take(m.div_ceil(ROWS)).enumerate() {
+                let sum = tile(simd, a, b);
+                let rows = ROWS.min(m - i * ROWS);
+                let out = &mut dst[i * ROWS * row + at..];
+                // The whole tile apart: with six rows known, the sums go from registers straight to memory.
+                if rows == ROWS && here == width {
+                    for r in 0..ROWS {
+                        write(simd, sum[r], &mut out[r * row..][..width], onto, at);
+                    }
+                } else {
+                    for r in 0..rows {
+                        write_part(simd, sum[r], &mut out[r * row..][..here], onto, at);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes a whole row of a tile.
+#[inline(always)]
+fn write<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, at: usize) {
+    let (out, _) = S::as_mut_simd_f32s(out);
+    match onto {
+        Onto::Fresh => {
+            out[0] = sum[0];
+            out[1] = sum[1];
+        }
+        Onto::Sum => {
+            out[0] = simd.add_f32s(out[0], sum[0]);
+            out[1] = simd.add_f32s(out[1], sum[1]);
+        }
+        Onto::Bias(bias) => {
+            let (bias, _) = S::as_simd_f32s(&bias[at..at + 2 * S::F32_LANES]);
+            out[0] = simd.add_f32s(bias[0], sum[0]);
+            out[1] = simd.add_f32s(bias[1], sum[1]);
+        }
+    }
+}
+
+/// Writes what there is of a row of a tile at the right edge.
+#[inline(always)]
+fn write_part<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, at: usize) {
+    let mut row = [0.0; 64];
+    let (lanes, _) = S::as_mut_simd_f32s(&mut row);
+    lanes[0] = sum[0];
+    lanes[1] = sum[1];
+    let _ = simd;
+    for (j, (out, sum)) in out.iter_mut().zip(row).enumerate() {
+        *out = match onto {
+            Onto::Fresh => sum,
+            Onto::Sum => *out + sum,
+            Onto::Bias(bias) => bias[at + j] + sum,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Key;
+
+    /// Every way a matrix can lie, every edge, every start, against the plain sum in f64.
+    #[test]
+    fn products_equal_the_plain_sum() {
+        let key = Key::new(3, 0, 0);
+        let shapes = [[18, 16, 16], [19, 300, 17], [97, 33, 50], [64, 257, 31], [200, 64, 129], [1, 5, 3], [7, 600, 9]];
+        for [m, k, n] in shapes {
+            let (x, y) = (key.child(1).normals(m * k), key.child(2).normals(k * n));
+            let bias = key.child(3).normals(n);
+            let by_rows = |rows: usize, columns: usize| {
+                [Strided { start: 0, row: columns, column: 1 }, Strided { start: 0, row: 1, column: rows }]
+            };
+            for a in by_rows(m, k) {
+                for b in by_rows(k, n) {
+                    for (name, onto) in [("fresh", Onto::Fresh), ("sum", Onto::Sum), ("bias", Onto::Bias(&bias))] {
+                        let pad = 5; // dst is a part of wider rows
+                        let d = Strided { start: 2, row: n + pad, column: 1 };
+                        let before = key.child(4).normals(m * (n + pad));
+                        let mut dst = before.clone();
+                        product([m, k, n], &mut dst, d, onto, &x, a, &y, b);
+                        for i in 0..m {
+                            for j in 0..n {
+                                let term =
+                                    |p: usize| x[i * a.row + p * a.column] as f64 * y[p * b.row + j * b.column] as f64;
+                                let at = d.start + i * d.row + j;
+                                let start = match onto {
+                                    Onto::Fresh => 0.0,
+                                    Onto::Sum => before[at] as f64,
+                                    Onto::Bias(bias) => bias[j] as f64,
+                                };
+                                let want = start + (0..k).map(term).sum::<f64>();
+                                let error = (dst[at] as f64 - want).abs();
+                                assert!(
+                                    error < 2e-5 * (k as f64).sqrt() + 1e-5,
+                                    "{name} [{m}, {k}, {n}] at ({i}, {j}): {error}"
+                                );
+                            }
+                        }
+                        let outside = |at: usize| at < d.start || (at - d.start) % d.row >= n;
+                        assert!(
+                            (0..dst.len()).filter(|&at| outside(at)).all(|at| dst[at] == before[at]),
+                            "wrote outside"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_alone_among_many_or_few() {
+        let key = Key::new(5, 0, 0);
+        let (k, n) = (1100, 40);
+        let (x, y) = (key.child(1).normals(400 * k), key.child(2).normals(k * n));
+        let rows = |m: usize| {
+            let mut dst = vec![0.0; m * n];
+            product([m, k, n], &mut dst, rowwise(n), Onto::Fresh, &x, rowwise(k), &y, rowwise(n));
+            dst
+        };
+        assert_eq!(rows(400)[..20 * n], rows(20)[..]);
+    }
+
+    /// `cargo test --release -p qkv-kernels product_speed -- --ignored --nocapture`
+    #[test]
+    #[ignore = "slow: prints speeds beside the gemm crate"]
+    fn product_speed() {
+        for [m, k, n] in [[2048, 384, 1152], [2048, 384, 1536], [2048, 1536, 384], [2048, 384, 4096], [1024, 256, 768]]
+        {
+            let (x, y, mut z) = (vec![0.5; m * k], vec![0.25; k * n], vec![0.0; m * n]);
+            let ways = [
+                ("x·W", [m, k, n], rowwise(k), rowwise(n)),
+                ("x·Wᵀ", [m, k, n], rowwise(k), Strided { start: 0, row: 1, column: k }),
+                ("duᵀ·x", [n, m, k], Strided { start: 0, row: 1, column: n }, rowwise(k)),
+            ];
+            for (name, [m, k, n], a, b) in ways {
+                let (x, y) =
+                    if name == "duᵀ·x" { (vec![0.5; m * k], vec![0.25; k * n]) } else { (x.clone(), y.clone()) };
+                z.resize(m * n, 0.0);
+                let mut times = [vec![], vec![]];
+                for _ in 0..15 {
+                    let start = std::time::Instant::now();
+                    product([m, k, n], &mut z, rowwise(n), Onto::Fresh, &x, a, &y, b);
+                    times[0].push(start.elapsed().as_secs_f64());
+                    let start = std::time::Instant::now();
+                    product_on(true, [m, k, n], 1.0, &mut z, rowwise(n), false, &x, a, &y, b);
+                    times[1].push(start.elapsed().as_secs_f64());
+                }
+                times.iter_mut().for_each(|t| t.sort_by(f64::total_cmp));
+                let rate = |t: f64| 2.0 * (m * k * n) as f64 / t / 1e9;
+                println!(
+                    "{name:6} [{m}, {k}, {n}]: ours {:.0} (best {:.0}), gemm {:.0} (best {:.0}) GFLOP/s, ratio {:.2} (best {:.2})",
+                    rate(times[0][7]),
+                    rate(times[0][0]),
+                    rate(times[1][7]),
+                    rate(times[1][0]),
+                    times[1][7] / times[0][7],
+                    times[1][0] / times[0][0]
+                );
+            }
+        }
+    }
+}
