@@ -155,7 +155,7 @@ fn packed(
     let pack =
         |(j, panel): (usize, &mut [f32])| pack_right(panel, width, k, rhs, b, j * width, (n - j * width).min(width));
     if parallel {
-        right.par_chunks_mut(width * k).enumerate().for_each(pack);
+        right.par_chunks_mut(width * k).enumerate().with_max_len(4).for_each(pack);
     } else {
         right.chunks_mut(width * k).enumerate().for_each(pack);
     }
@@ -179,7 +179,8 @@ fn packed(
     let dst = &mut dst[d.start..];
     let end = ((m - 1) * d.row + n).min(dst.len());
     if parallel {
-        dst[..end].par_chunks_mut(rows * d.row).enumerate().for_each(block);
+        // One block a task: cores that are shared with others do not run at one speed.
+        dst[..end].par_chunks_mut(rows * d.row).enumerate().with_max_len(1).for_each(block);
     } else {
         dst[..end].chunks_mut(rows * d.row).enumerate().for_each(block);
     }
@@ -197,6 +198,9 @@ fn panel_width() -> usize {
 
 /// Columns `from..from + here` of b as `[k, width]`, zeros behind them.
 fn pack_right(panel: &mut [f32], width: usize, k: usize, rhs: &[f32], b: Strided, from: usize, here: usize) {
+    if b.column == 1 && here == width {
+        return pack_rows(panel, &rhs[b.start + from..], b.row);
+    }
     if b.column == 1 {
         for (p, row) in panel.chunks_exact_mut(width).enumerate() {
             row[..here].copy_from_slice(&rhs[b.start + p * b.row + from..][..here]);
@@ -222,6 +226,19 @@ fn pack_right(panel: &mut [f32], width: usize, k: usize, rhs: &[f32], b: Strided
     }
 }
 
+simd! {
+    /// Whole rows of a panel, two vectors each; a call to copy 64 bytes would cost more than the copy.
+    fn pack_rows<'a, S>(simd, panel: &'a mut [f32], rhs: &'a [f32], row: usize) {
+        let _ = simd;
+        let (lanes, _) = S::as_mut_simd_f32s(panel);
+        for (p, out) in lanes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            let (from, _) = S::as_simd_f32s(&rhs[p * row..][..2 * S::F32_LANES]);
+            out[0] = from[0];
+            out[1] = from[1];
+        }
+    }
+}
+
 /// Rows `first..first + here` of a, columns `from..from + len`, as panels `[len, 6]`, zeros behind the last row.
 fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usize, from: usize, len: usize) {
     for (i, panel) in left.chunks_exact_mut(ROWS * len).take(here.div_ceil(ROWS)).enumerate() {
@@ -233,10 +250,10 @@ fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usiz
                 out.copy_from_slice(&lhs[start + p * a.column..][..ROWS]);
             }
         } else if a.column == 1 && rows == ROWS {
-            let row = |r: usize| &lhs[start + r * a.row..][..len];
-            let (r0, r1, r2, r3, r4, r5) = (row(0), row(1), row(2), row(3), row(4), row(5));
-            for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
-                out.copy_from_slice(&[r0[p], r1[p], r2[p], r3[p], r4[p], r5[p]]);
+            let row = |r: usize| lhs[start + r * a.row..][..len].iter();
+            let rows = row(0).zip(row(1)).zip(row(2).zip(row(3))).zip(row(4).zip(row(5)));
+            for (out, (((r0, r1), (r2, r3)), (r4, r5))) in panel.as_chunks_mut::<ROWS>().0.iter_mut().zip(rows) {
+                *out = [*r0, *r1, *r2, *r3, *r4, *r5];
             }
         } else {
             for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
