@@ -172,7 +172,7 @@ fn packed(
             let at = c * (NEAR / width * width);
             for (from, left) in (0..k).step_by(cut).zip(left.chunks(here.next_multiple_of(ROWS) * cut)) {
                 let onto = if from == 0 { onto } else { Onto::Sum };
-                tiles([here, k, n], from, cut.min(k - from), at, left, right, dst, d.row, onto);
+                tiles([here, k, n], from, cut.min(k - from), at, a.column == 1, left, right, dst, d.row, onto);
             }
         }
     };
@@ -239,7 +239,8 @@ simd! {
     }
 }
 
-/// Rows `first..first + here` of a, columns `from..from + len`, as panels `[len, 6]`, zeros behind the last row.
+/// Rows `first..first + here` of a, columns `from..from + len`, in panels of six rows, zeros behind the last. Where a lies
+/// by rows a panel is six rows, `[6, len]`, which is a plain copy; else it is `[len, 6]`.
 fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usize, from: usize, len: usize) {
     for (i, panel) in left.chunks_exact_mut(ROWS * len).take(here.div_ceil(ROWS)).enumerate() {
         let row = first + i * ROWS;
@@ -249,11 +250,12 @@ fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usiz
             for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
                 out.copy_from_slice(&lhs[start + p * a.column..][..ROWS]);
             }
-        } else if a.column == 1 && rows == ROWS {
-            let row = |r: usize| lhs[start + r * a.row..][..len].iter();
-            let rows = row(0).zip(row(1)).zip(row(2).zip(row(3))).zip(row(4).zip(row(5)));
-            for (out, (((r0, r1), (r2, r3)), (r4, r5))) in panel.as_chunks_mut::<ROWS>().0.iter_mut().zip(rows) {
-                *out = [*r0, *r1, *r2, *r3, *r4, *r5];
+        } else if a.column == 1 {
+            for (r, out) in panel.chunks_exact_mut(len).enumerate() {
+                match r < rows {
+                    true => out.copy_from_slice(&lhs[start + r * a.row..][..len]),
+                    false => out.fill(0.0),
+                }
             }
         } else {
             for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
@@ -265,17 +267,35 @@ fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usiz
     }
 }
 
-/// One tile: `Σ_p a[p, r]·b[p, :]` for six rows, in registers.
+/// One step of a tile: six numbers of a times two vectors of b, added to the sums.
 #[inline(always)]
-fn tile<S: Simd>(simd: S, a: &[f32], b: &[S::f32s]) -> [[S::f32s; 2]; ROWS] {
-    let zero = simd.splat_f32s(0.0);
-    let mut sum = [[zero; 2]; ROWS];
-    for (a, b) in a.as_chunks::<ROWS>().0.iter().zip(b.as_chunks::<2>().0) {
-        for r in 0..ROWS {
-            let x = simd.splat_f32s(a[r]);
-            sum[r][0] = simd.mul_add_f32s(x, b[0], sum[r][0]);
-            sum[r][1] = simd.mul_add_f32s(x, b[1], sum[r][1]);
-        }
+fn add<S: Simd>(simd: S, sum: &mut [[S::f32s; 2]; ROWS], a: [f32; ROWS], b: &[S::f32s; 2]) {
+    for r in 0..ROWS {
+        let x = simd.splat_f32s(a[r]);
+        sum[r][0] = simd.mul_add_f32s(x, b[0], sum[r][0]);
+        sum[r][1] = simd.mul_add_f32s(x, b[1], sum[r][1]);
+    }
+}
+
+/// One tile, `Σ_p a[r, p]·b[p, :]` for six rows, in registers: a panel `[len, 6]` of a.
+#[inline(always)]
+fn tile<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
+    let mut sum = [[simd.splat_f32s(0.0); 2]; ROWS];
+    for (a, b) in a.as_chunks::<ROWS>().0.iter().zip(b) {
+        add(simd, &mut sum, *a, b);
+    }
+    sum
+}
+
+/// The same for a panel `[6, len]`.
+#[inline(always)]
+fn tile_by_rows<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
+    let mut sum = [[simd.splat_f32s(0.0); 2]; ROWS];
+    let len = b.len();
+    let row = |r: usize| a[r * len..(r + 1) * len].iter();
+    let rows = row(0).zip(row(1)).zip(row(2).zip(row(3))).zip(row(4).zip(row(5)));
+    for ((((r0, r1), (r2, r3)), (r4, r5)), b) in rows.zip(b) {
+        add(simd, &mut sum, [*r0, *r1, *r2, *r3, *r4, *r5], b);
     }
     sum
 }
@@ -283,7 +303,7 @@ fn tile<S: Simd>(simd: S, a: &[f32], b: &[S::f32s]) -> [[S::f32s; 2]; ROWS] {
 simd! {
     /// All tiles of a block of `m` rows and the panels of b from column `first` on, for one cut of k.
     fn tiles<'a, S>(
-        simd, dims: [usize; 3], from: usize, len: usize, first: usize, left: &'a [f32], right: &'a [f32], dst: &'a mut [f32],
+        simd, dims: [usize; 3], from: usize, len: usize, first: usize, by_rows: bool, left: &'a [f32], right: &'a [f32], dst: &'a mut [f32],
         row: usize, onto: Onto<'a>,
     ) {
         let [m, k, n] = dims;
@@ -292,8 +312,9 @@ simd! {
             let at = first + j * width;
             let here = width.min(n - at);
             let (b, _) = S::as_simd_f32s(&panel[from * width..(from + len) * width]);
+            let b = b.as_chunks::<2>().0;
             for (i, a) in left.chunks_exact(ROWS * len).take(m.div_ceil(ROWS)).enumerate() {
-                let sum = tile(simd, a, b);
+                let sum = if by_rows { tile_by_rows(simd, a, b) } else { tile(simd, a, b) };
                 let rows = ROWS.min(m - i * ROWS);
                 let out = &mut dst[i * ROWS * row + at..];
                 // The whole tile apart: with six rows known, the sums go from registers straight to memory.
