@@ -22,11 +22,12 @@
 use crate::activation::{self, Activation};
 use crate::case::{Bench, Case, Op, Work};
 use crate::fused::{Fused, apply, dense, elements, elements_mut, room, rows_and_width, tensor};
-use crate::product::{Onto, Strided, product, rowwise};
+use crate::product::{Onto, Piece, Strided, product, product_of_pieces, rowwise};
 use crate::threads;
 use burn::backend::DispatchTensor;
-use burn::backend::flex::FlexTensor;
+use burn::backend::flex::{FlexTensor, Layout};
 use burn::tensor::Tensor;
+use std::ops::Range;
 
 /// One projection: weight `[O, C]` and optional bias `[O]`.
 #[derive(Clone, Debug)]
@@ -123,16 +124,13 @@ impl<const N: usize> Fused<N> for Linear {
         let total: usize = parts(&inputs).map(|(w, _)| w.layout().shape()[0]).sum();
         *shape.last_mut().expect("linear's input has an axis") = total;
 
+        let bias = biases(&inputs, total);
+        let onto = bias.as_deref().map_or(Onto::Fresh, Onto::Bias);
+        let turned = Strided { start: 0, row: 1, column: width }; // Wᵀ
+        let pieces: Vec<Piece> =
+            spans(&inputs).map(|(w, n)| Piece { data: elements(w), at: turned, k: 0..width, n }).collect();
         let mut y = room(rows * total);
-        let mut at = 0;
-        for (w, bias) in parts(&inputs) {
-            let out = w.layout().shape()[0];
-            let onto = bias.map_or(Onto::Fresh, |bias| Onto::Bias(elements(bias)));
-            let dst = Strided { start: at, row: total, column: 1 };
-            let weight = Strided { start: 0, row: 1, column: width }; // Wᵀ
-            product([rows, width, out], &mut y, dst, onto, elements(x), rowwise(width), elements(w), weight);
-            at += out;
-        }
+        product_of_pieces([rows, width, total], &mut y, rowwise(total), onto, elements(x), rowwise(width), &pieces);
         let Some(act) = self.act else {
             return (tensor(y, shape), keep.then_some(Saved { inputs, before: None }));
         };
@@ -151,34 +149,33 @@ impl<const N: usize> Fused<N> for Linear {
         let x = saved.inputs[0].as_ref().expect("linear has an input");
         let (rows, width) = rows_and_width(x);
         let (_, total) = rows_and_width(&grad);
-        let mut dx = wants[0].then(|| room(rows * width));
         let mut grads = [const { None }; N];
-        let mut at = 0;
-        for (i, (w, _)) in parts(&saved.inputs).enumerate() {
-            let out = w.layout().shape()[0];
-            if let Some(dx) = &mut dx {
-                let g = Strided { start: at, row: total, column: 1 };
-                let onto = if i > 0 { Onto::Sum } else { Onto::Fresh };
-                product([rows, out, width], dx, rowwise(width), onto, du, g, elements(w), rowwise(width));
+        if wants[0] {
+            // [du₁ | du₂ | …]·[W₁; W₂; …]
+            let stacked = |(w, k)| Piece { data: elements(w), at: rowwise(width), k, n: 0..width };
+            let pieces: Vec<Piece> = spans(&saved.inputs).map(stacked).collect();
+            let mut dx = room(rows * width);
+            let size = [rows, total, width];
+            product_of_pieces(size, &mut dx, rowwise(width), Onto::Fresh, du, rowwise(total), &pieces);
+            grads[0] = Some(tensor(dx, x.layout().shape().clone()));
+        }
+        if (0..N / 2).any(|i| wants[1 + 2 * i]) {
+            // All dWᵢ below each other in one product; each part is a view of it.
+            let mut dw = room(total * width);
+            let turned = Strided { start: 0, row: 1, column: total }; // duᵀ
+            let size = [total, rows, width];
+            product(size, &mut dw, rowwise(width), Onto::Fresh, du, turned, elements(x), rowwise(width));
+            let dw = tensor(dw, [total, width]);
+            for (i, (_, span)) in spans(&saved.inputs).enumerate() {
+                grads[1 + 2 * i] = wants[1 + 2 * i].then(|| rows_of(&dw, span, width));
             }
-            if wants[1 + 2 * i] {
-                let mut dw = room(out * width);
-                let g = Strided { start: at, row: 1, column: total }; // duᵀ
-                product([out, rows, width], &mut dw, rowwise(width), Onto::Fresh, du, g, elements(x), rowwise(width));
-                grads[1 + 2 * i] = Some(tensor(dw, [out, width]));
-            }
-            at += out;
         }
         if (0..N / 2).any(|i| wants[2 + 2 * i]) {
             let sums = threads::column_sums(du, total);
-            let mut at = 0;
-            for (i, (w, _)) in parts(&saved.inputs).enumerate() {
-                let out = w.layout().shape()[0];
-                grads[2 + 2 * i] = wants[2 + 2 * i].then(|| tensor(sums[at..at + out].to_vec(), [out]));
-                at += out;
+            for (i, (_, span)) in spans(&saved.inputs).enumerate() {
+                grads[2 + 2 * i] = wants[2 + 2 * i].then(|| tensor(sums[span.clone()].to_vec(), [span.len()]));
             }
         }
-        grads[0] = dx.map(|dx| tensor(dx, x.layout().shape().clone()));
         grads
     }
 }
@@ -186,6 +183,36 @@ impl<const N: usize> Fused<N> for Linear {
 /// The (weight, bias) pairs among the inputs.
 fn parts<const N: usize>(inputs: &[Option<FlexTensor>; N]) -> impl Iterator<Item = (&FlexTensor, Option<&FlexTensor>)> {
     inputs[1..].chunks_exact(2).map(|p| (p[0].as_ref().expect("every part has a weight"), p[1].as_ref()))
+}
+
+/// Each weight with the columns of the packed output that are its own.
+fn spans<const N: usize>(inputs: &[Option<FlexTensor>; N]) -> impl Iterator<Item = (&FlexTensor, Range<usize>)> {
+    let mut at = 0;
+    parts(inputs).map(move |(w, _)| {
+        let from = at;
+        at += w.layout().shape()[0];
+        (w, from..at)
+    })
+}
+
+/// The biases side by side, 0 where a part has none; `None` if no part has one.
+fn biases<const N: usize>(inputs: &[Option<FlexTensor>; N], total: usize) -> Option<Vec<f32>> {
+    parts(inputs).any(|(_, bias)| bias.is_some()).then(|| {
+        let mut all = Vec::with_capacity(total);
+        for (w, bias) in parts(inputs) {
+            match bias {
+                Some(bias) => all.extend_from_slice(elements(bias)),
+                None => all.resize(all.len() + w.layout().shape()[0], 0.0),
+            }
+        }
+        all
+    })
+}
+
+/// Some rows of a matrix, as a view.
+fn rows_of(matrix: &FlexTensor, rows: Range<usize>, width: usize) -> FlexTensor {
+    let layout = Layout::new([rows.len(), width].into(), vec![width as isize, 1], rows.start * width);
+    FlexTensor::from_arc(matrix.data_arc(), layout, matrix.dtype())
 }
 
 /// This kernel's row in the register.

@@ -15,6 +15,7 @@ use crate::fused::room;
 use crate::simd::{Level, simd};
 use pulp::Simd;
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Where a matrix lies in a slice: element (i, j) is at `start + i·row + j·column`.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,49 @@ pub(crate) enum Onto<'a> {
     Bias(&'a [f32]),
 }
 
+/// A part of the right matrix: several matrices can stand side by side, or one below the other, without being copied
+/// together.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece<'a> {
+    pub(crate) data: &'a [f32],
+    pub(crate) at: Strided,
+    /// which rows of the whole it is
+    pub(crate) k: Range<usize>,
+    /// which columns of the whole it is
+    pub(crate) n: Range<usize>,
+}
+
+/// [`product`] with a right matrix made of pieces that cover it.
+pub(crate) fn product_of_pieces(
+    [m, k, n]: [usize; 3],
+    dst: &mut [f32],
+    d: Strided,
+    onto: Onto,
+    lhs: &[f32],
+    a: Strided,
+    pieces: &[Piece],
+) {
+    if is_large([m, k, n]) && d.column == 1 {
+        return packed([m, k, n], dst, d, onto, lhs, a, pieces);
+    }
+    for piece in pieces {
+        let size = [m, piece.k.len(), piece.n.len()];
+        let d = Strided { start: d.start + piece.n.start * d.column, ..d };
+        let a = Strided { start: a.start + piece.k.start * a.column, ..a };
+        let onto = match onto {
+            _ if piece.k.start > 0 => Onto::Sum,
+            Onto::Bias(bias) => Onto::Bias(&bias[piece.n.clone()]),
+            other => other,
+        };
+        product(size, dst, d, onto, lhs, a, piece.data, piece.at);
+    }
+}
+
+/// Whether a product pays for packing.
+fn is_large([m, k, n]: [usize; 3]) -> bool {
+    m >= 3 * ROWS && n >= 16 && k >= 16 && m * k * n >= 32 * 32 * 32 && Level::current() != Level::Scalar
+}
+
 /// `dst ← onto + a·b`. In parallel when it is large.
 pub(crate) fn product(
     [m, k, n]: [usize; 3],
@@ -58,9 +102,9 @@ pub(crate) fn product(
     rhs: &[f32],
     b: Strided,
 ) {
-    let large = m >= 3 * ROWS && n >= 16 && k >= 16 && m * k * n >= 32 * 32 * 32;
-    if large && d.column == 1 && Level::current() != Level::Scalar {
-        return packed([m, k, n], dst, d, onto, lhs, a, rhs, b);
+    if is_large([m, k, n]) && d.column == 1 {
+        let whole = Piece { data: rhs, at: b, k: 0..k, n: 0..n };
+        return packed([m, k, n], dst, d, onto, lhs, a, &[whole]);
     }
     if let Onto::Bias(bias) = onto {
         for i in 0..m {
@@ -136,24 +180,23 @@ fn block_rows(m: usize) -> usize {
     m.div_ceil(blocks).next_multiple_of(ROWS)
 }
 
-fn packed(
-    [m, k, n]: [usize; 3],
-    dst: &mut [f32],
-    d: Strided,
-    onto: Onto,
-    lhs: &[f32],
-    a: Strided,
-    rhs: &[f32],
-    b: Strided,
-) {
+fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &[f32], a: Strided, pieces: &[Piece]) {
+    for piece in pieces {
+        assert!(piece.at.end(piece.k.len(), piece.n.len()) <= piece.data.len(), "product out of bounds");
+    }
+    assert!(a.end(m, k) <= lhs.len() && d.end(m, n) <= dst.len(), "product out of bounds");
     let width = panel_width();
     let (cut, panels, rows) = (cuts(k), n.div_ceil(width), block_rows(m));
     let parallel = m * k * n >= 64 * 64 * 64 && rayon::current_num_threads() > 1;
 
     // b, panel by panel: all of k for one panel, so that each is packed by one thread.
     let mut right = room(panels * width * k);
-    let pack =
-        |(j, panel): (usize, &mut [f32])| pack_right(panel, width, k, rhs, b, j * width, (n - j * width).min(width));
+    let pack = |(j, panel): (usize, &mut [f32])| {
+        if (j + 1) * width > n {
+            panel.fill(0.0);
+        }
+        pieces.iter().for_each(|piece| pack_right(panel, width, piece, j * width));
+    };
     if parallel {
         right.par_chunks_mut(width * k).enumerate().with_max_len(4).for_each(pack);
     } else {
@@ -196,27 +239,30 @@ fn panel_width() -> usize {
     }
 }
 
-/// Columns `from..from + here` of b as `[k, width]`, zeros behind them.
-fn pack_right(panel: &mut [f32], width: usize, k: usize, rhs: &[f32], b: Strided, from: usize, here: usize) {
-    if b.column == 1 && here == width {
-        return pack_rows(panel, &rhs[b.start + from..], b.row);
+/// What a piece has of the panel `[k, width]` whose first column is `first`.
+fn pack_right(panel: &mut [f32], width: usize, piece: &Piece, first: usize) {
+    let (from, to) = (piece.n.start.max(first), piece.n.end.min(first + width));
+    if from >= to {
+        return;
+    }
+    let (k, b) = (piece.k.len(), piece.at);
+    let panel = &mut panel[piece.k.start * width..piece.k.end * width];
+    let source = &piece.data[b.start + (from - piece.n.start) * b.column..];
+    if b.column == 1 && to - from == width {
+        return pack_rows(panel, source, b.row);
     }
     if b.column == 1 {
         for (p, row) in panel.chunks_exact_mut(width).enumerate() {
-            row[..here].copy_from_slice(&rhs[b.start + p * b.row + from..][..here]);
-            row[here..].fill(0.0);
+            row[from - first..to - first].copy_from_slice(&source[p * b.row..][..to - from]);
         }
         return;
-    }
-    if here < width {
-        panel.fill(0.0);
     }
     // Column by column in runs short enough that the panel's lines stay in the first cache between columns.
     for begin in (0..k).step_by(64) {
         let len = 64.min(k - begin);
-        for j in 0..here {
-            let column = &rhs[b.start + (from + j) * b.column + begin * b.row..];
-            let out = &mut panel[begin * width + j..];
+        for j in 0..to - from {
+            let column = &source[j * b.column + begin * b.row..];
+            let out = &mut panel[begin * width + from - first + j..];
             if b.row == 1 {
                 column[..len].iter().zip(out.iter_mut().step_by(width)).for_each(|(x, y)| *y = *x);
             } else {
@@ -418,6 +464,27 @@ mod tests {
                             "wrote outside"
                         );
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_side_by_side_and_one_below_the_other_make_one_matrix() {
+        let key = Key::new(6, 0, 0);
+        for [m, k, n] in [[40, 70, 53], [3, 9, 8]] {
+            let (x, y, bias) = (key.child(1).normals(m * k), key.child(2).normals(k * n), key.child(3).normals(n));
+            let mut want = vec![0.0; m * n];
+            product([m, k, n], &mut want, rowwise(n), Onto::Bias(&bias), &x, rowwise(k), &y, rowwise(n));
+            for cut in [1, 5, 7] {
+                let at = |start| Strided { start, row: n, column: 1 };
+                let beside = [(0..cut), (cut..n)].map(|c| Piece { data: &y, at: at(c.start), k: 0..k, n: c });
+                let below = [(0..cut), (cut..k)].map(|r| Piece { data: &y, at: at(r.start * n), k: r, n: 0..n });
+                for pieces in [&beside, &below] {
+                    let mut got = vec![0.0; m * n];
+                    product_of_pieces([m, k, n], &mut got, rowwise(n), Onto::Bias(&bias), &x, rowwise(k), pieces);
+                    let error = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                    assert!(error < 1e-4, "[{m}, {k}, {n}] cut at {cut}: {error}");
                 }
             }
         }
