@@ -18,7 +18,7 @@ const ENVIRONMENT: &str = "Environment:
 
 /// The Transformer, whole: count, build, measure and look inside its networks on your own machine.
 #[derive(Parser)]
-#[command(version, about, arg_required_else_help = true, propagate_version = true, after_help = ENVIRONMENT)]
+#[command(name = "qkv", version, arg_required_else_help = true, propagate_version = true, after_help = ENVIRONMENT)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,

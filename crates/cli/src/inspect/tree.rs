@@ -54,14 +54,24 @@ impl Part {
     /// Runs of equal numbered parts become one part, and a part with one part inside takes it in.
     fn collapse(&mut self) {
         self.parts.iter_mut().for_each(Self::collapse);
-        if self.parts.iter().all(|part| part.name.parse::<usize>().is_ok()) {
+        if self.parts.iter().all(Self::is_numbered) {
             self.parts = runs(std::mem::take(&mut self.parts));
+            self.parts.iter_mut().for_each(Self::take_in);
         }
-        if let [only] = self.parts.as_mut_slice()
-            && !self.name.is_empty()
-        {
-            let name = format!("{}.{}", self.name, only.name);
-            *self = Self { name, ..only.clone() };
+        // A numbered part waits until its run has been found.
+        if !self.is_numbered() && !self.name.is_empty() {
+            self.take_in();
+        }
+    }
+
+    fn is_numbered(&self) -> bool {
+        self.name.parse::<usize>().is_ok()
+    }
+
+    fn take_in(&mut self) {
+        if let [only] = self.parts.as_slice() {
+            let (name, times) = (format!("{}.{}", self.name, only.name), self.times * only.times);
+            *self = Self { name, times, ..only.clone() };
         }
     }
 
