@@ -11,9 +11,14 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: qkv_kernels::alloc::Reuse = qkv_kernels::alloc::Reuse::new();
 
-/// The Transformer, whole: train, run and look inside the networks of the lectures on your own machine.
+const ENVIRONMENT: &str = "Environment:
+  QKV_SIMD=scalar|avx2   narrower vector instructions than the machine has
+  RAYON_NUM_THREADS=N    threads, where no --threads is given
+  NO_COLOR=1             no colour in help and errors";
+
+/// The Transformer, whole: count, build, measure and look inside its networks on your own machine.
 #[derive(Parser)]
-#[command(version, about, arg_required_else_help = true, propagate_version = true)]
+#[command(name = "qkv", version, arg_required_else_help = true, propagate_version = true, after_help = ENVIRONMENT)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
