@@ -16,6 +16,9 @@ pub struct Op {
     pub bench: fn() -> Bench,
 }
 
+/// A function of flat tensors.
+pub type Run = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1>>;
+
 /// One way of calling an operation. Inputs and output are flat; the closure gives them their shapes, views included.
 pub struct Case {
     /// Which shape or property.
@@ -27,7 +30,7 @@ pub struct Case {
     /// Whether the output is a differentiable function of the inputs; an optimiser's update is not asked for gradients.
     pub differentiable: bool,
     /// Runs the operation; inside [`crate::plain`] it is the twin that runs.
-    pub run: Box<dyn Fn(&[Tensor<1>]) -> Tensor<1>>,
+    pub run: Run,
 }
 
 impl Case {

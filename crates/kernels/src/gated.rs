@@ -1,7 +1,7 @@
 //! Gated units (Shazeer 2020): `y = act(gate) · up`, from one packed input `[gate | up]`. SwiGLU with silu, GEGLU with
 //! gelu.
 //!
-//! Shapes: packed `[…, 2F]`, y `[…, F]`. Packed as [`crate::linear`] leaves two projections of one input.
+//! Shapes: packed `[…, 2F]`, y `[…, F]`. Packed as [`crate::linear()`] leaves two projections of one input.
 //! Backward, in one pass: `d gate = dy·up·act′(gate)`, `d up = dy·act(gate)`. Kept: the packed input, and the gradient is
 //! written over it when nobody else holds it. NaN in the gate or in up gives NaN, as any product does.
 

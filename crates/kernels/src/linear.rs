@@ -4,7 +4,7 @@
 //! input can be packed side by side, `y = [x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …]`: queries, keys and values, or gate and up, then
 //! come out as one tensor that the next kernel reads with strides, and no copy is ever made.
 //!
-//! The products ([`crate::product`]) give the same bits at any thread count. Backward, with `u = x·Wᵀ + b`:
+//! The products (`product.rs`) give the same bits at any thread count. Backward, with `u = x·Wᵀ + b`:
 //! `du = dy·act′(u)`, `dx = Σ duᵢ·Wᵢ`, `dWᵢ = duᵢᵀ·x`, `dbᵢ = Σ_rows duᵢ`. Kept: x, and u where there is an activation.
 //!
 //! ```
@@ -54,6 +54,7 @@ pub fn linear<const D: usize>(x: Tensor<D>, parts: &[Projection], act: Option<Ac
     for part in parts {
         assert_eq!(part.weight.dims()[1], input, "linear: the input is {input} wide, the weight is not");
     }
+    #[allow(clippy::result_large_err)] // the error is the input, handed back to the twin
     let run = |x: Tensor<D>| match parts {
         [a] => go::<3>(x.into_dispatch(), [a], act),
         [a, b] => go::<5>(x.into_dispatch(), [a, b], act),
@@ -67,6 +68,7 @@ pub fn linear<const D: usize>(x: Tensor<D>, parts: &[Projection], act: Option<Ac
 }
 
 /// Lines up x, the weights and the biases as the `N` inputs of the kernel.
+#[allow(clippy::result_large_err)] // the error is the input, handed back to the twin
 fn go<const N: usize>(
     x: DispatchTensor,
     parts: impl IntoIterator<Item = impl std::borrow::Borrow<Projection>>,

@@ -6,7 +6,7 @@
 //! | learned | add a learned vector per position | [`learned`] |
 //! | relative | add a learned number per distance to the scores | [`relative`] |
 //! | rotary | turn queries and keys by an angle per position | [`rotary`] |
-//! | ALiBi | subtract a slope times the distance from the scores | [`alibi`] |
+//! | ALiBi | subtract a slope times the distance from the scores | [`mod@alibi`] |
 
 pub mod alibi;
 pub mod learned;
