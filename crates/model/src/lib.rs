@@ -1,6 +1,7 @@
 //! One Transformer, assembled from a declarative spec: BERT, GPT, LLaMA, T5, BART, Marian and ViT differ in data, not in
 //! code.
 
+pub mod adapt;
 pub mod block;
 pub mod count;
 pub mod error;

@@ -48,13 +48,16 @@ impl Tokens {
         Self { prefix: Some(prefix.into()), ..self }
     }
 
-    /// The mask of self-attention under a stack's own `sight`.
-    pub(crate) fn mask(&self, sight: Sight) -> Mask {
-        let sight = match &self.prefix {
-            Some(prefix) if sight == Sight::Causal => Sight::Prefix(prefix.clone()),
-            _ => sight,
+    /// The mask of self-attention under a stack's own `sight`. A prefix is refused where it could change nothing.
+    pub(crate) fn mask(&self, name: &str, sight: Sight) -> Result<Mask> {
+        let refuse = |because: &str| Err(Error::new(name, format!("a prefix {because}"), "leave the prefix out"));
+        let sight = match (&self.prefix, sight) {
+            (None, sight) => sight,
+            (Some(_), Sight::Both) => return refuse("means nothing to an encoder, which sees everything"),
+            (Some(_), Sight::Window(_)) => return refuse("cannot be seen through this model's window"),
+            (Some(prefix), _) => Sight::Prefix(prefix.clone()),
         };
-        Mask { sight, padding: self.padding.clone(), documents: self.documents.clone() }
+        Ok(Mask { sight, padding: self.padding.clone(), documents: self.documents.clone() })
     }
 
     /// Refuses what does not fit `spec`, naming the place.
@@ -101,7 +104,11 @@ impl Tokens {
         if kinds == 0 {
             return fail("this model knows no kinds of tokens".into(), "leave the kinds out");
         }
-        length("the list of kinds", given.as_slice().len(), b * t)?;
+        let [kind_rows, kind_columns] = given.dims();
+        if [kind_rows, kind_columns] != [b, t] {
+            let what = format!("kinds are {kind_rows} × {kind_columns}, but tokens are {b} × {t}");
+            return fail(what, "give one kind for each token");
+        }
         match given.first_outside(kinds) {
             Some((row, column, id)) => fail(
                 format!("kind {id} in row {row}, column {column} is outside the {kinds} kinds"),
@@ -117,7 +124,10 @@ pub(crate) fn check_pixels(pixels: &Tensor<4>, spec: &Spec) -> Result<()> {
     let Input::Patches { image, channels, .. } = spec.input else {
         return Err(Error::new("pixels", "this model reads tokens, not images", "give it token ids"));
     };
-    let [_, c, h, w] = pixels.dims();
+    let [b, c, h, w] = pixels.dims();
+    if b == 0 {
+        return Err(Error::new("pixels", "there are no images", "give at least one image"));
+    }
     if [c, h, w] != [channels, image, image] {
         let what = format!("images are {c} × {h} × {w}, but the model reads {channels} × {image} × {image}");
         return Err(Error::new("pixels", what, "resize the images before"));

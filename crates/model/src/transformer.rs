@@ -141,23 +141,25 @@ impl Transformer {
 
     fn read(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
         let encoder = self.encoder.as_ref().ok_or_else(|| missing("encoder", "has a decoder only"))?;
-        tokens.check(if self.decoder.is_some() { "source" } else { "tokens" }, &self.spec, cx)?;
-        let mask = tokens.mask(encoder.sight());
+        let name = if self.decoder.is_some() { "source" } else { "tokens" };
+        tokens.check(name, &self.spec, cx)?;
+        let mask = tokens.mask(name, encoder.sight())?;
         let x = self.embed(&tokens.ids)?;
         Ok(cx.within("encoder", |cx| encoder.forward(x, tokens.kinds.as_ref(), &mask, None, cx)))
     }
 
     fn write(&self, tokens: &Tokens, memory: Option<&Memory>, cx: &mut Cx) -> Result<Tensor<3>> {
         let decoder = self.decoder.as_ref().ok_or_else(|| missing("decoder", "has an encoder only"))?;
-        tokens.check(if memory.is_some() { "target" } else { "tokens" }, &self.spec, cx)?;
+        let name = if memory.is_some() { "target" } else { "tokens" };
+        tokens.check(name, &self.spec, cx)?;
         if let Some(memory) = memory {
-            check_memory(memory, tokens)?;
+            check_memory(memory, tokens, self.spec.width)?;
         }
-        let mask = tokens.mask(decoder.sight());
+        let mask = tokens.mask(name, decoder.sight())?;
         let seen =
             memory.map(|m| Seen { memory: &m.states, mask: Mask { padding: m.padding.clone(), ..Mask::none() } });
         let x = self.embed(&tokens.ids)?;
-        let h = cx.within("decoder", |cx| decoder.forward(x, None, &mask, seen.as_ref(), cx));
+        let h = cx.within("decoder", |cx| decoder.forward(x, tokens.kinds.as_ref(), &mask, seen.as_ref(), cx));
         Ok(self.head.forward(h, self.tokens.as_ref(), cx))
     }
 }
@@ -184,7 +186,7 @@ impl Encoder for Transformer {
 
 impl CausalLm for Transformer {
     fn logits(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
-        if self.encoder.is_some() {
+        if self.encoder.is_some() && self.decoder.is_some() {
             return Err(missing("decoder alone", "has an encoder that wants a source"));
         }
         self.write(tokens, None, cx)
@@ -206,6 +208,9 @@ impl Seq2Seq for Transformer {
     }
 
     fn decode(&self, target: &Tokens, memory: &Memory, cx: &mut Cx) -> Result<Tensor<3>> {
+        if self.encoder.is_none() {
+            return Err(missing("encoder", "has a decoder only, which looks at no memory"));
+        }
         self.write(target, Some(memory), cx)
     }
 
@@ -222,8 +227,12 @@ fn missing(part: &str, because: &str) -> Error {
     Error::new("model", format!("there is no {part}: this model {because}"), "choose a model of another shape")
 }
 
-fn check_memory(memory: &Memory, tokens: &Tokens) -> Result<()> {
-    let ([b, tm, _], [rows, _]) = (memory.states.dims(), tokens.ids.dims());
+fn check_memory(memory: &Memory, tokens: &Tokens, width: usize) -> Result<()> {
+    let ([b, tm, c], [rows, _]) = (memory.states.dims(), tokens.ids.dims());
+    if c != width {
+        let what = format!("its states have {c} features, but the model is {width} wide");
+        return Err(Error::new("memory", what, "give what this model's own encoder made"));
+    }
     if b != rows {
         let what = format!("there are {b} source rows for {rows} target rows");
         return Err(Error::new("memory", what, "give each target row its own source row"));
