@@ -81,6 +81,12 @@ impl Tokens {
             let what = format!("position {last} is past the last of {max} positions");
             return fail(what, &format!("shorten the input to {max} tokens, or choose a model with more positions"));
         }
+        if let Some(rows) = cx.cache.as_ref().and_then(|cache| cache.rows())
+            && rows != b
+        {
+            let what = format!("there are {b} rows, but the cache holds {rows}");
+            return fail(what, "give the next tokens of every row, or reorder the cache first");
+        }
         if let Some(cache) = cx.cache.as_ref()
             && held + t > cache.capacity()
         {

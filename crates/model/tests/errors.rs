@@ -99,6 +99,16 @@ fn more_tokens_than_the_cache_has_room_for() {
 }
 
 #[test]
+fn another_number_of_rows_than_the_cache_holds() {
+    let decoder = model("tiny-decoder");
+    let mut cache = Cache::new(5);
+    decoder.logits(&tokens(2, 2, 1), &mut Cx::decode(&mut cache)).unwrap();
+    let next = decoder.logits(&tokens(3, 1, 2), &mut Cx::decode(&mut cache));
+    let hint = "give the next tokens of every row, or reorder the cache first";
+    refused(next, "tokens: there are 3 rows, but the cache holds 2", hint);
+}
+
+#[test]
 fn lists_of_the_wrong_length() {
     let hint = "give one entry for each place, row by row";
     let decoder = model("tiny-decoder");

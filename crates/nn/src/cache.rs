@@ -38,6 +38,12 @@ impl Cache {
         self.capacity
     }
 
+    /// How many rows are held, once there are any.
+    pub fn rows(&self) -> Option<usize> {
+        let own = self.own.values().map(|[k, _]| k.dims()[0]);
+        own.chain(self.memory.values().map(|m| m.dims()[0])).next()
+    }
+
     /// Writes keys and values `[B, G, T, D]` of new tokens of the layer at `path` behind those held, and returns all so
     /// far as views `[B, G, len + T, D]`.
     ///
@@ -126,7 +132,7 @@ mod tests {
         let (k, _) = cache.append("a", rows([5.0, 6.0]), rows([0.0, 0.0]));
         assert_eq!(values(k), [2., 4., 5., 2., 4., 6.]);
         cache.truncate(1);
-        assert_eq!(cache.len(), 1);
+        assert_eq!((cache.len(), cache.rows()), (1, Some(2)));
     }
 
     #[test]
