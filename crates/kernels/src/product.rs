@@ -288,25 +288,42 @@ simd! {
 /// Rows `first..first + here` of a, columns `from..from + len`, in panels of six rows, zeros behind the last. Where a lies
 /// by rows a panel is six rows, `[6, len]`, which is a plain copy; else it is `[len, 6]`.
 fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usize, from: usize, len: usize) {
-    for (i, panel) in left.chunks_exact_mut(ROWS * len).take(here.div_ceil(ROWS)).enumerate() {
-        let row = first + i * ROWS;
-        let rows = ROWS.min(here - i * ROWS);
-        let start = a.start + row * a.row + from * a.column;
-        if a.row == 1 && rows == ROWS {
-            for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
-                out.copy_from_slice(&lhs[start + p * a.column..][..ROWS]);
+    // Where a lies by columns, four panels are filled together: a line of a then gives all it has while it is near.
+    let together = if a.row == 1 { 4 } else { 1 };
+    for (i, panels) in left[..here.next_multiple_of(ROWS) * len].chunks_mut(together * ROWS * len).enumerate() {
+        let begin = i * together * ROWS;
+        let start = a.start + (first + begin) * a.row + from * a.column;
+        let rows = (here - begin).min(together * ROWS);
+        if a.row == 1 && rows == 4 * ROWS && panels.len() == 4 * ROWS * len {
+            let (p01, p23) = panels.split_at_mut(2 * ROWS * len);
+            let ((p0, p1), (p2, p3)) = (p01.split_at_mut(ROWS * len), p23.split_at_mut(ROWS * len));
+            let lines = p0
+                .as_chunks_mut()
+                .0
+                .iter_mut()
+                .zip(p1.as_chunks_mut().0)
+                .zip(p2.as_chunks_mut().0.iter_mut().zip(p3.as_chunks_mut().0))
+                .enumerate();
+            for (p, ((o0, o1), (o2, o3))) in lines {
+                let line: &[[f32; ROWS]] = lhs[start + p * a.column..][..4 * ROWS].as_chunks().0;
+                (*o0, *o1, *o2, *o3) = (line[0], line[1], line[2], line[3]);
             }
-        } else if a.column == 1 {
-            for (r, out) in panel.chunks_exact_mut(len).enumerate() {
-                match r < rows {
-                    true => out.copy_from_slice(&lhs[start + r * a.row..][..len]),
-                    false => out.fill(0.0),
+            continue;
+        }
+        for (j, panel) in panels.chunks_exact_mut(ROWS * len).enumerate() {
+            let (start, rows) = (start + j * ROWS * a.row, ROWS.min(rows - j * ROWS));
+            if a.column == 1 {
+                for (r, out) in panel.chunks_exact_mut(len).enumerate() {
+                    match r < rows {
+                        true => out.copy_from_slice(&lhs[start + r * a.row..][..len]),
+                        false => out.fill(0.0),
+                    }
                 }
-            }
-        } else {
-            for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
-                for (r, out) in out.iter_mut().enumerate() {
-                    *out = if r < rows { lhs[start + r * a.row + p * a.column] } else { 0.0 };
+            } else {
+                for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
+                    for (r, out) in out.iter_mut().enumerate() {
+                        *out = if r < rows { lhs[start + r * a.row + p * a.column] } else { 0.0 };
+                    }
                 }
             }
         }
