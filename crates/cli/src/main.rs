@@ -12,9 +12,9 @@ use std::process::ExitCode;
 static ALLOCATOR: qkv_kernels::alloc::Reuse = qkv_kernels::alloc::Reuse::new();
 
 const ENVIRONMENT: &str = "Environment:
-  QKV_SIMD=scalar|avx2   narrower vector instructions than the machine has
-  RAYON_NUM_THREADS=N    threads, where no --threads is given
-  NO_COLOR=1             no colour in help and errors";
+  QKV_SIMD=scalar|avx2|…  which vector instructions to use, of those the machine has
+  RAYON_NUM_THREADS=N     threads, where no --threads is given
+  NO_COLOR=1              no colour in help and errors";
 
 /// The Transformer, whole: count, build, measure and look inside its networks on your own machine.
 #[derive(Parser)]
@@ -41,6 +41,9 @@ fn main() -> ExitCode {
             return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
         }
     };
+    if let Err(what) = qkv_kernels::simd::Level::check() {
+        return Fail::usage(what, "name one of these, or leave the variable unset for the best").report();
+    }
     let done = match cli.verb {
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Bench(args) => bench::run(&args),

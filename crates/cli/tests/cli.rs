@@ -104,6 +104,13 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
+fn an_unknown_level_of_vectors_is_refused() {
+    let out = qkv("inspect").env("QKV_SIMD", "fast").assert().code(2);
+    let said = String::from_utf8_lossy(&out.get_output().stderr).into_owned();
+    assert!(said.starts_with("error: QKV_SIMD=fast: this machine has scalar") && said.contains("hint: "), "{said}");
+}
+
+#[test]
 fn what_is_not_a_verb_is_refused() {
     assert_snapshot!("refuse_verb", refusal("inspekt"));
     assert_snapshot!("refuse_nothing_to_measure", refusal("bench nothing"));

@@ -6,8 +6,7 @@
 
 use crate::Key;
 use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply};
-use crate::rope::in_place;
+use crate::fused::{Fused, apply, in_place};
 use crate::simd::simd;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Tensor, TensorData};
@@ -42,7 +41,6 @@ pub(crate) fn factor(p: f32, key: Key, index: u64) -> f32 {
 }
 
 /// The factors of a run of elements: [`factor`] at `first_index`, `first_index + 1`, …
-#[allow(dead_code)] // the attention kernel's, row by row
 pub(crate) fn factors(p: f32, key: Key, first_index: u64, out: &mut [f32]) {
     out.fill(1.0);
     multiply(p, key, first_index, out);

@@ -181,7 +181,7 @@ pub fn elements_mut(tensor: &mut FlexTensor) -> &mut [f32] {
 
 /// Runs `f` on the elements of a tensor, where they are if nobody else holds them, and on those of `other`: the update of
 /// a parameter by its gradient. Neither may be part of a graph.
-pub fn in_place<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnOnce(&mut [f32], &[f32])) -> Tensor<D> {
+pub fn update<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnOnce(&mut [f32], &[f32])) -> Tensor<D> {
     let (tensor, other) = (tensor.into_dispatch(), other.into_dispatch());
     if served(&tensor) && served(&other) {
         let ((mut tensor, _), (other, _)) = (unwrap(tensor), unwrap(other));
@@ -198,6 +198,25 @@ pub fn in_place<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnO
     let (mut values, other) = (host(tensor), host(Tensor::from_dispatch(other)));
     f(&mut values, &other);
     Tensor::from_data(TensorData::new(values, shape), (&device, dtype))
+}
+
+/// `f(first_row, rows)` over chunks of rows of x, each written over; in x's own memory when nobody else holds it, in a
+/// copy made on the way when somebody does.
+///
+/// Not `elements_mut`, which would copy on one thread, and the whole of a storage that x may be a small view of.
+pub(crate) fn in_place(x: FlexTensor, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> FlexTensor {
+    let mut x = dense(x);
+    if x.is_unique() {
+        crate::threads::for_rows(elements_mut(&mut x), width, f);
+        return x;
+    }
+    let from = elements(&x);
+    let mut y = room(from.len());
+    crate::threads::for_rows(&mut y, width, |first, rows| {
+        rows.copy_from_slice(&from[first * width..][..rows.len()]);
+        f(first, rows);
+    });
+    tensor(y, x.layout().shape().clone())
 }
 
 /// The last axis and the number of rows before it.

@@ -7,8 +7,7 @@
 
 use crate::Activation;
 use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, room, rows_and_width, tensor};
-use crate::rope::in_place;
+use crate::fused::{Fused, apply, dense, elements, in_place, room, rows_and_width, tensor};
 use crate::simd::simd;
 use crate::threads;
 use burn::backend::flex::FlexTensor;

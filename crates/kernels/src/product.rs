@@ -206,16 +206,25 @@ fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &
     let block = |(i, dst): (usize, &mut [f32])| {
         let first = i * rows;
         let here = rows.min(m - first);
-        let mut left = room(here.next_multiple_of(ROWS) * k);
-        for (from, left) in (0..k).step_by(cut).zip(left.chunks_mut(here.next_multiple_of(ROWS) * cut)) {
-            pack_left(left, lhs, a, first, here, from, cut.min(k - from));
+        let size = here.next_multiple_of(ROWS); // rows of the packed copy, where there is one
+        let direct = a.column == 1 && !a.row.is_multiple_of(CROWDED);
+        let mut left = if direct { vec![] } else { room(size * k) };
+        if !direct {
+            for (from, left) in (0..k).step_by(cut).zip(left.chunks_mut(size * cut)) {
+                pack_left(left, lhs, a, first, here, from, cut.min(k - from));
+            }
         }
+        let left = |from: usize, len: usize| match (direct, a.column) {
+            (true, _) => Left::Rows(&lhs[a.start + first * a.row + from..], a.row),
+            (false, 1) => Left::Rows(&left[size * from..], len),
+            (false, _) => Left::Panels(&left[size * from..]),
+        };
         // Some panels at a time, so that their part of dst is still near when the next cut adds to it.
         for (c, right) in right.chunks(NEAR / width * width * k).enumerate() {
             let at = c * (NEAR / width * width);
-            for (from, left) in (0..k).step_by(cut).zip(left.chunks(here.next_multiple_of(ROWS) * cut)) {
-                let onto = if from == 0 { onto } else { Onto::Sum };
-                tiles([here, k, n], from, cut.min(k - from), at, a.column == 1, left, right, dst, d.row, onto);
+            for from in (0..k).step_by(cut) {
+                let (len, onto) = (cut.min(k - from), if from == 0 { onto } else { Onto::Sum });
+                tiles([here, k, n], from, len, at, left(from, len), right, dst, d.row, onto);
             }
         }
     };
@@ -227,6 +236,19 @@ fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &
     } else {
         dst[..end].chunks_mut(rows * d.row).enumerate().for_each(block);
     }
+}
+
+/// Rows that lie a multiple of this many elements apart fall onto the same few places of the first cache: they are copied
+/// together. All others are read where they are.
+const CROWDED: usize = 512;
+
+/// One cut of a block of a, as a tile reads it.
+#[derive(Clone, Copy)]
+enum Left<'a> {
+    /// rows so many elements apart
+    Rows(&'a [f32], usize),
+    /// panels `[len, 6]`
+    Panels(&'a [f32]),
 }
 
 /// Columns of a panel: two vectors of the level in force.
@@ -285,9 +307,15 @@ simd! {
     }
 }
 
-/// Rows `first..first + here` of a, columns `from..from + len`, in panels of six rows, zeros behind the last. Where a lies
-/// by rows a panel is six rows, `[6, len]`, which is a plain copy; else it is `[len, 6]`.
+/// Rows `first..first + here` of a, columns `from..from + len`: where a lies by rows as `[here, len]`, a plain copy; else
+/// in panels `[len, 6]`, zeros behind the last row.
 fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usize, from: usize, len: usize) {
+    if a.column == 1 {
+        for (r, out) in left.chunks_exact_mut(len).take(here).enumerate() {
+            out.copy_from_slice(&lhs[a.start + (first + r) * a.row + from..][..len]);
+        }
+        return;
+    }
     // Where a lies by columns, four panels are filled together: a line of a then gives all it has while it is near.
     let together = if a.row == 1 { 4 } else { 1 };
     for (i, panels) in left[..here.next_multiple_of(ROWS) * len].chunks_mut(together * ROWS * len).enumerate() {
@@ -312,18 +340,9 @@ fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usiz
         }
         for (j, panel) in panels.chunks_exact_mut(ROWS * len).enumerate() {
             let (start, rows) = (start + j * ROWS * a.row, ROWS.min(rows - j * ROWS));
-            if a.column == 1 {
-                for (r, out) in panel.chunks_exact_mut(len).enumerate() {
-                    match r < rows {
-                        true => out.copy_from_slice(&lhs[start + r * a.row..][..len]),
-                        false => out.fill(0.0),
-                    }
-                }
-            } else {
-                for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
-                    for (r, out) in out.iter_mut().enumerate() {
-                        *out = if r < rows { lhs[start + r * a.row + p * a.column] } else { 0.0 };
-                    }
+            for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
+                for (r, out) in out.iter_mut().enumerate() {
+                    *out = if r < rows { lhs[start + r * a.row + p * a.column] } else { 0.0 };
                 }
             }
         }
@@ -350,12 +369,17 @@ fn tile<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS]
     sum
 }
 
-/// The same for a panel `[6, len]`.
+/// The rows of tile `i`.
 #[inline(always)]
-fn tile_by_rows<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
+fn rows_from(i: usize) -> [usize; ROWS] {
+    [0, 1, 2, 3, 4, 5].map(|r| i * ROWS + r)
+}
+
+/// The same for six rows where they lie.
+#[inline(always)]
+fn tile_by_rows<S: Simd>(simd: S, rows: [&[f32]; ROWS], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
     let mut sum = [[simd.splat_f32s(0.0); 2]; ROWS];
-    let len = b.len();
-    let row = |r: usize| a[r * len..(r + 1) * len].iter();
+    let row = |r: usize| rows[r].iter();
     let rows = row(0).zip(row(1)).zip(row(2).zip(row(3))).zip(row(4).zip(row(5)));
     for ((((r0, r1), (r2, r3)), (r4, r5)), b) in rows.zip(b) {
         add(simd, &mut sum, [*r0, *r1, *r2, *r3, *r4, *r5], b);
@@ -366,8 +390,8 @@ fn tile_by_rows<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2
 simd! {
     /// All tiles of a block of `m` rows and the panels of b from column `first` on, for one cut of k.
     fn tiles<'a, S>(
-        simd, dims: [usize; 3], from: usize, len: usize, first: usize, by_rows: bool, left: &'a [f32], right: &'a [f32], dst: &'a mut [f32],
-        row: usize, onto: Onto<'a>,
+        simd, dims: [usize; 3], from: usize, len: usize, first: usize, left: Left<'a>,
+        right: &'a [f32], dst: &'a mut [f32], row: usize, onto: Onto<'a>,
     ) {
         let [m, k, n] = dims;
         let width = 2 * S::F32_LANES;
@@ -376,8 +400,14 @@ simd! {
             let here = width.min(n - at);
             let (b, _) = S::as_simd_f32s(&panel[from * width..(from + len) * width]);
             let b = b.as_chunks::<2>().0;
-            for (i, a) in left.chunks_exact(ROWS * len).take(m.div_ceil(ROWS)).enumerate() {
-                let sum = if by_rows { tile_by_rows(simd, a, b) } else { tile(simd, a, b) };
+            for i in 0..m.div_ceil(ROWS) {
+                let sum = match left {
+                    // Behind the last row the last is read again; what comes of it is not written.
+                    Left::Rows(a, apart) => {
+                        tile_by_rows(simd, rows_from(i).map(|r| &a[r.min(m - 1) * apart..][..len]), b)
+                    }
+                    Left::Panels(a) => tile(simd, &a[i * ROWS * len..][..ROWS * len], b),
+                };
                 let rows = ROWS.min(m - i * ROWS);
                 let out = &mut dst[i * ROWS * row + at..];
                 // The whole tile apart: with six rows known, the sums go from registers straight to memory.

@@ -10,9 +10,8 @@
 //! their pair and nothing else.
 
 use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, elements_mut, room, rows_and_width, tensor};
+use crate::fused::{Fused, apply, in_place, rows_and_width};
 use crate::simd::simd;
-use crate::threads;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Tensor, TensorData};
 use pulp::{bytemuck, c32};
@@ -288,25 +287,6 @@ simd! {
             }
         }
     }
-}
-
-/// `f(first_row, rows)` over chunks of rows of x, each written over; in x's own memory when nobody else holds it, in a
-/// copy made on the way when somebody does.
-///
-/// Not `elements_mut`, which would copy on one thread, and the whole of a storage that x may be a small view of.
-pub(crate) fn in_place(x: FlexTensor, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> FlexTensor {
-    let mut x = dense(x);
-    if x.is_unique() {
-        threads::for_rows(elements_mut(&mut x), width, f);
-        return x;
-    }
-    let from = elements(&x);
-    let mut y = room(from.len());
-    threads::for_rows(&mut y, width, |first, rows| {
-        rows.copy_from_slice(&from[first * width..][..rows.len()]);
-        f(first, rows);
-    });
-    tensor(y, x.layout().shape().clone())
 }
 
 /// This kernel's row in the register.

@@ -2,7 +2,8 @@
 //! program starts. A plain `cargo build --release` is therefore fast, and one binary runs everywhere.
 //!
 //! The bodies are generic over [`pulp::Simd`], so they contain no `unsafe` and no intrinsics; the scalar twin is the
-//! same body with vectors of one lane. `QKV_SIMD=scalar|avx2|avx512|neon|auto` overrides the choice.
+//! same body with vectors of one lane. `QKV_SIMD=scalar|avx2|avx512|neon` overrides the choice; a program checks it at its
+//! door with [`Level::check`].
 //!
 //! Bits: results are the same at any thread count; they may differ in the last place between SIMD levels, because the
 //! number of lanes decides the order of a sum.
@@ -24,19 +25,29 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level in force: `QKV_SIMD` if it is set and this machine has it, else the best this machine has.
+    /// The level in force: `QKV_SIMD` if it names one that this machine has, else the best this machine has.
     pub fn current() -> Self {
         static LEVEL: OnceLock<Level> = OnceLock::new();
-        *LEVEL.get_or_init(|| Self::asked(std::env::var("QKV_SIMD").ok().as_deref(), Self::best()))
+        *LEVEL.get_or_init(|| Self::check().unwrap_or(Self::best()))
     }
 
-    /// What a wish (the value of `QKV_SIMD`) comes to on a machine whose best is `best`: never more than it has.
-    fn asked(wish: Option<&str>, best: Self) -> Self {
-        match wish {
-            Some("scalar") => Self::Scalar,
-            Some("avx2") if best == Self::Avx512 => Self::Avx2,
-            _ => best,
-        }
+    /// What `QKV_SIMD` asks for; an error if it is no level, or one that this machine lacks.
+    pub fn check() -> Result<Self, String> {
+        Self::asked(std::env::var("QKV_SIMD").ok().as_deref(), Self::best())
+    }
+
+    /// What a wish comes to on a machine whose best is `best`.
+    fn asked(wish: Option<&str>, best: Self) -> Result<Self, String> {
+        let here: &[(&str, Self)] = match best {
+            Self::Avx512 => &[("scalar", Self::Scalar), ("avx2", Self::Avx2), ("avx512", Self::Avx512)],
+            Self::Avx2 => &[("scalar", Self::Scalar), ("avx2", Self::Avx2)],
+            Self::Neon => &[("scalar", Self::Scalar), ("neon", Self::Neon)],
+            Self::Scalar => &[("scalar", Self::Scalar)],
+        };
+        let Some(wish) = wish else { return Ok(best) };
+        let names = || here.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let found = here.iter().find(|(name, _)| *name == wish).map(|(_, level)| *level);
+        found.ok_or_else(|| format!("QKV_SIMD={wish}: this machine has {}", names()))
     }
 
     /// The widest level this machine has.
@@ -247,10 +258,12 @@ mod tests {
 
     #[test]
     fn a_wish_never_exceeds_the_machine() {
-        assert_eq!(Level::asked(Some("scalar"), Level::Avx512), Level::Scalar);
-        assert_eq!(Level::asked(Some("avx2"), Level::Avx512), Level::Avx2);
-        assert_eq!(Level::asked(Some("avx512"), Level::Avx2), Level::Avx2);
-        assert_eq!(Level::asked(None, Level::Neon), Level::Neon);
+        assert_eq!(Level::asked(Some("scalar"), Level::Avx512), Ok(Level::Scalar));
+        assert_eq!(Level::asked(Some("avx2"), Level::Avx512), Ok(Level::Avx2));
+        assert_eq!(Level::asked(None, Level::Neon), Ok(Level::Neon));
+        let lacking = Level::asked(Some("avx512"), Level::Avx2);
+        assert_eq!(lacking, Err("QKV_SIMD=avx512: this machine has scalar, avx2".into()));
+        assert!(Level::asked(Some("fast"), Level::Neon).is_err());
     }
 
     #[test]

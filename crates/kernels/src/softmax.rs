@@ -8,8 +8,7 @@
 //! when nobody else holds it. Backward: `dx = y·(dy − Σⱼ dyⱼ·yⱼ)`. Kept: y.
 
 use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, elements, elements_mut, rows_and_width};
-use crate::rope::in_place;
+use crate::fused::{Fused, apply, elements, elements_mut, in_place, rows_and_width};
 use crate::simd::{self, simd};
 use crate::threads;
 use burn::backend::flex::FlexTensor;

@@ -45,7 +45,7 @@ impl Transformer {
 
     /// Every linear layer with its path, in order.
     fn linears(&mut self) -> Vec<(String, &mut Linear)> {
-        let patches = self.patches.iter_mut().map(|p| ("patches.project".to_string(), &mut p.project));
+        let patches = self.patches.iter_mut().map(|p| ("patches.embed.project".to_string(), &mut p.embed.project));
         let encoder = self.encoder.iter_mut().flat_map(|s| of_stack("encoder", s));
         let decoder = self.decoder.iter_mut().flat_map(|s| of_stack("decoder", s));
         let head = [("head.dense", self.head.dense.as_mut()), ("head.out", self.head.out.as_mut())];

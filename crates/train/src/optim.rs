@@ -7,7 +7,7 @@
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Gradients, Tensor};
-use qkv_kernels::fused::in_place;
+use qkv_kernels::fused::update;
 use qkv_kernels::{AdamW, adamw};
 use std::collections::HashMap;
 
@@ -78,7 +78,7 @@ impl ModuleMapper for Update<'_> {
         let n = grad.shape().num_elements();
         let [m, v] = self.moments.entry(id).or_insert_with(|| [vec![0.0; n], vec![0.0; n]]);
         // Out of the graph and unshared, so that the update writes where the parameter is.
-        let updated = in_place(tensor.inner(), grad, |param, grad| adamw(&self.how, param, grad, m, v));
+        let updated = update(tensor.inner(), grad, |param, grad| adamw(&self.how, param, grad, m, v));
         Param::from_mapped_value(id, Tensor::from_inner(updated).require_grad(), mapper)
     }
 }

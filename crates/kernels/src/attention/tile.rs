@@ -2,11 +2,10 @@
 
 use super::Attend;
 use super::heads::Heads;
-use crate::Key;
 use crate::fused::elements;
 use crate::product::{product_on, rowwise};
-use crate::random::unit;
 use crate::simd::{self, simd};
+use crate::{Key, dropout};
 use burn::backend::flex::FlexTensor;
 use std::ops::Range;
 
@@ -186,20 +185,10 @@ impl<'a> Core<'a> {
         self.how.dropout.filter(|(p, _)| *p > 0.0)
     }
 
-    /// The dropout factors of query `i` for the keys from `first` on: 0 or 1 / (1 − p) each, four to a random block.
+    /// The dropout factors of query `i` for the keys from `first` on: 0 or 1 / (1 − p) each.
     pub(super) fn factors(&self, (p, key): (f32, Key), [b, h, i, first]: [usize; 4], factors: &mut [f32]) {
-        let kept = 1.0 / (1.0 - p);
-        let mut index = (((b * self.how.heads + h) * self.tq + i) * self.tk + first) as u64;
-        let mut rest = factors;
-        while !rest.is_empty() {
-            let words = &key.block(index / 4)[(index % 4) as usize..];
-            let (now, later) = rest.split_at_mut(words.len().min(rest.len()));
-            for (factor, word) in now.iter_mut().zip(words) {
-                *factor = if unit(*word) < p { 0.0 } else { kept };
-            }
-            index += now.len() as u64;
-            rest = later;
-        }
+        let index = ((b * self.how.heads + h) * self.tq + i) * self.tk + first;
+        dropout::factors(p, key, index as u64, factors);
     }
 }
 
