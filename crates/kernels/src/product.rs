@@ -1,10 +1,9 @@
 //! Matrix products, where nearly all arithmetic is: `dst ← a·b`, with a `[m, k]`, b `[k, n]`, each wherever it lies.
 //!
-//! Large products are ours, after Goto and van de Geijn (2008): b is packed once into panels two vectors wide, a block by
-//! block into panels of six rows; a tile of 6 rows × 2 vectors then lives in twelve registers while k runs. Panels are cut
-//! along k so that one of b stays in half of the first cache and a block of a in part of the second: on a core that is
-//! shared with somebody else's thread that is what can be counted on. A bias is written with the first cut, so the output
-//! is not touched beforehand.
+//! Large products are ours, after Goto and van de Geijn (2008): b is packed once into panels two vectors wide; a is read
+//! where it lies if it lies by rows, and packed block by block into panels of six rows if not. A tile of 6 rows × 2 vectors
+//! then lives in twelve registers while k runs. k is cut so that a panel of b stays in the first cache (24 KiB at most with
+//! AVX2) and a block of a in the second. A bias is written with the first cut, so the output is not touched beforehand.
 //!
 //! Small products, and scalar runs, go to the `gemm` crate, which has shapes of its own for them.
 //!
@@ -548,45 +547,5 @@ mod tests {
             dst
         };
         assert_eq!(rows(400)[..20 * n], rows(20)[..]);
-    }
-
-    /// `cargo test --release -p qkv-kernels product_speed -- --ignored --nocapture`
-    #[test]
-    #[ignore = "slow: prints speeds beside the gemm crate"]
-    fn product_speed() {
-        for [m, k, n] in [[2048, 384, 1152], [2048, 384, 1536], [2048, 1536, 384], [2048, 384, 4096], [1024, 256, 768]]
-        {
-            let (x, y, mut z) = (vec![0.5; m * k], vec![0.25; k * n], vec![0.0; m * n]);
-            let ways = [
-                ("x·W", [m, k, n], rowwise(k), rowwise(n)),
-                ("x·Wᵀ", [m, k, n], rowwise(k), Strided { start: 0, row: 1, column: k }),
-                ("duᵀ·x", [n, m, k], Strided { start: 0, row: 1, column: n }, rowwise(k)),
-            ];
-            for (name, [m, k, n], a, b) in ways {
-                let (x, y) =
-                    if name == "duᵀ·x" { (vec![0.5; m * k], vec![0.25; k * n]) } else { (x.clone(), y.clone()) };
-                z.resize(m * n, 0.0);
-                let mut times = [vec![], vec![]];
-                for _ in 0..15 {
-                    let start = std::time::Instant::now();
-                    product([m, k, n], &mut z, rowwise(n), Onto::Fresh, &x, a, &y, b);
-                    times[0].push(start.elapsed().as_secs_f64());
-                    let start = std::time::Instant::now();
-                    product_on(true, [m, k, n], 1.0, &mut z, rowwise(n), false, &x, a, &y, b);
-                    times[1].push(start.elapsed().as_secs_f64());
-                }
-                times.iter_mut().for_each(|t| t.sort_by(f64::total_cmp));
-                let rate = |t: f64| 2.0 * (m * k * n) as f64 / t / 1e9;
-                println!(
-                    "{name:6} [{m}, {k}, {n}]: ours {:.0} (best {:.0}), gemm {:.0} (best {:.0}) GFLOP/s, ratio {:.2} (best {:.2})",
-                    rate(times[0][7]),
-                    rate(times[0][0]),
-                    rate(times[1][7]),
-                    rate(times[1][0]),
-                    times[1][7] / times[0][7],
-                    times[1][0] / times[0][0]
-                );
-            }
-        }
     }
 }
