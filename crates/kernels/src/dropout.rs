@@ -86,7 +86,7 @@ fn multiply(p: f32, key: Key, first: u64, x: &mut [f32]) {
     let mut words = [0; RUN];
     for (i, x) in x.chunks_mut(RUN).enumerate() {
         let words = &mut words[..x.len()];
-        key.words(first + (i * RUN) as u64, words);
+        crate::random::words(key, first + (i * RUN) as u64, words);
         multiply_run(below(p), 1.0 / (1.0 - p), words, x);
     }
 }
@@ -164,7 +164,7 @@ mod tests {
         for p in P.into_iter().flat_map(|p| [p.next_down(), p, p.next_up()]) {
             let edge = below(p);
             for top in edge.saturating_sub(2)..=edge.saturating_add(2).min((1 << 24) - 1) {
-                assert_eq!(crate::random::unit(top << 8) < p, top < edge, "p = {p}, top bits {top}");
+                assert_eq!(qkv_base::random::unit(top << 8) < p, top < edge, "p = {p}, top bits {top}");
             }
         }
     }

@@ -34,7 +34,7 @@ pub use fused::plain;
 pub use gated::gated;
 pub use layer_norm::layer_norm;
 pub use linear::{Projection, linear};
-pub use random::Key;
+pub use qkv_base::Key;
 pub use recurrent::{gru_step, lstm_step};
 pub use rms_norm::rms_norm;
 pub use rope::{Pairing, Positions, RopeTable, rope};

@@ -4,7 +4,6 @@
 pub mod adapt;
 pub mod block;
 pub mod count;
-pub mod error;
 pub mod heads;
 pub mod patches;
 pub mod presets;
@@ -14,7 +13,7 @@ mod start;
 pub mod tokens;
 pub mod transformer;
 
-pub use error::{Error, Result};
+pub use qkv_base::{Error, Result};
 pub use spec::Spec;
 pub use tokens::Tokens;
 pub use transformer::{CausalLm, Encoder, Memory, Seq2Seq, Transformer};

@@ -56,24 +56,8 @@ pub const ALL: &[Preset] = &[
 
 /// The preset of this name, or the nearest name there is.
 pub fn find(name: &str) -> Result<&'static Preset, &'static str> {
-    let nearest = || ALL.iter().map(|p| p.name).min_by_key(|n| distance(n, name)).unwrap_or("");
+    let nearest = || qkv_base::nearest(name, ALL.iter().map(|p| p.name)).unwrap_or("");
     ALL.iter().find(|p| p.name == name).ok_or_else(nearest)
-}
-
-/// Levenshtein's distance: how many letters to change.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn tokens(vocabulary: usize) -> Input {

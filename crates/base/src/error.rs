@@ -1,12 +1,12 @@
-//! What can be wrong with a spec or an input: what, where, and what to do about it.
+//! How every room says that something is wrong: where, what, and what to do about it.
 
 use thiserror::Error;
 
-/// A network that cannot be, or an input that does not fit one. `hint` says what to do.
+/// A file, a spec or an input that will not do. `hint` says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place}: {what}")]
 pub struct Error {
-    /// where: a key of the spec, or a place in the input
+    /// where: a file and line, a key of the spec, a place in the input
     pub place: String,
     /// what is wrong there
     pub what: String,
@@ -15,7 +15,8 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(place: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// An error at `place`, with what is wrong and what to do.
+    pub fn new(place: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { place: place.into(), what: what.into(), hint: hint.into() }
     }
 }

@@ -1,0 +1,1 @@
+//! Examples from text: readers, built-in corpora, objectives, batches.

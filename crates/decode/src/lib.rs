@@ -1,0 +1,1 @@
+//! Choosing tokens: chains of transforms, picks and searches.

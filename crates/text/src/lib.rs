@@ -1,0 +1,1 @@
+//! Text to ids and back: tokenizers loaded and trained, streams, chat templates.

@@ -1,0 +1,1 @@
+//! Weights on disk: safetensors, pickle and GGUF in, safetensors and GGUF out.
