@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub struct Ids {
     data: Arc<[u32]>,
     rows: usize,
+    fixed: Option<u32>,
 }
 
 impl Ids {
@@ -27,7 +28,12 @@ impl Ids {
     pub fn new(data: impl Into<Arc<[u32]>>, rows: usize) -> Self {
         let data = data.into();
         assert!(if rows == 0 { data.is_empty() } else { data.len().is_multiple_of(rows) }, "ids must fill a rectangle");
-        Self { data, rows }
+        Self { data, rows, fixed: None }
+    }
+
+    /// The same, where looking up `id` passes no gradient to its row: the vector of padding is not learned from padding.
+    pub fn fixing(self, id: Option<u32>) -> Self {
+        Self { fixed: id, ..self }
     }
 
     /// One sequence.
@@ -85,7 +91,12 @@ fn plain(table: Tensor<2>, ids: &Ids) -> Tensor<3> {
     let c = table.dims()[1];
     let index: Vec<i64> = ids.as_slice().iter().map(|&id| id as i64).collect();
     let index = Tensor::<1, Int>::from_data(TensorData::new(index, [b * t]), &table.device());
-    table.select(0, index).reshape([b, t, c])
+    let y = table.select(0, index);
+    let Some(fixed) = ids.fixed else { return y.reshape([b, t, c]) };
+    let learns: Vec<f32> = ids.as_slice().iter().map(|&id| if id == fixed { 0.0 } else { 1.0 }).collect();
+    let learns = Tensor::<2>::from_data(TensorData::new(learns, [b * t, 1]), &y.device());
+    let fixed = y.clone().detach() * (learns.clone() * -1.0 + 1.0);
+    (y * learns + fixed).reshape([b, t, c])
 }
 
 #[derive(Clone, Debug)]
@@ -118,6 +129,9 @@ impl Fused<1> for Embedding {
         threads::for_rows(&mut dw, c, |first, dw| {
             for (i, dw) in dw.chunks_exact_mut(c).enumerate() {
                 dw.fill(0.0);
+                if self.ids.fixed == Some((first + i) as u32) {
+                    continue;
+                }
                 for &token in sorted.tokens(first + i) {
                     simd::axpy(1.0, &dy[token as usize * c..][..c], dw);
                 }
@@ -178,7 +192,11 @@ fn cases() -> Vec<Case> {
     let one_id = Case::new("one id, many tokens", [3 * 5], |x| {
         embedding(x[0].clone().reshape([3, 5]), &Ids::one(vec![1; 101])).flatten(0, 2)
     });
+    let fixed = Case::new("one row is fixed", [5 * 3], |x| {
+        embedding(x[0].clone().reshape([5, 3]), &Ids::new([1, 2, 2, 4, 0, 2], 2).fixing(Some(2))).flatten(0, 2)
+    });
     vec![
+        fixed,
         case([1, 1], [1, 1]),
         case([1, 1], [3, 2]),
         case([2, 5], [11, 7]),

@@ -14,7 +14,7 @@
 //! ```
 
 use crate::block::Block;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use crate::{Transformer, stack::Stack};
 use burn::module::Module;
 use qkv_nn::{Attention, Build, FeedForward, Linear, Lora};

@@ -6,21 +6,7 @@ use crate::{Error, Transformer};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 
-/// One parameter of a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// where it is, such as `decoder.layers.0.attention.q.weight`
-    pub path: String,
-    /// its shape
-    pub shape: Vec<usize>,
-}
-
-impl Parameter {
-    /// How many numbers it has.
-    pub fn elements(&self) -> u64 {
-        self.shape.iter().map(|n| *n as u64).product()
-    }
-}
+pub use qkv_weights::Parameter;
 
 /// Every parameter of a module, in order, without initialising any.
 pub fn parameters<M: Module>(module: &M) -> Vec<Parameter> {
@@ -38,7 +24,7 @@ pub fn parameters<M: Module>(module: &M) -> Vec<Parameter> {
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let shape = param.lazy_shape().dims::<D>().to_vec();
-            self.found.push(Parameter { path: self.path.join("."), shape });
+            self.found.push(Parameter::new(self.path.join("."), shape));
         }
     }
     let mut walk = Walk::default();

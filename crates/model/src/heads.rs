@@ -35,12 +35,13 @@ impl Head {
             out: None,
             bias: None,
             kind: spec.head.clone(),
-            dropout: spec.dropout.hidden,
+            dropout: spec.dropout.head,
         };
         match &spec.head {
             spec::Head::None => {}
             spec::Head::Language { output: Output::Own, bias } => head.out = Some(linear("out", v, *bias)),
-            spec::Head::Language { bias, .. } => head.bias = bias.then(output_bias),
+            // BART and Marian carry this bias but do not learn it.
+            spec::Head::Language { bias, .. } => head.bias = bias.then(|| output_bias().set_require_grad(false)),
             spec::Head::Masked { .. } => {
                 head.dense = Some(linear("dense", c, true));
                 head.norm = Some(Norm::new(&build.at("norm"), c, spec.norm));

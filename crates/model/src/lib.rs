@@ -4,15 +4,19 @@
 pub mod adapt;
 pub mod block;
 pub mod count;
+pub mod families;
 pub mod heads;
+pub mod look;
 pub mod patches;
 pub mod presets;
+pub mod pretrained;
 pub mod spec;
 pub mod stack;
 mod start;
 pub mod tokens;
 pub mod transformer;
 
+pub use pretrained::Pretrained;
 pub use qkv_base::{Error, Result};
 pub use spec::Spec;
 pub use tokens::Tokens;

@@ -61,23 +61,23 @@ pub fn find(name: &str) -> Result<&'static Preset, &'static str> {
 }
 
 fn tokens(vocabulary: usize) -> Input {
-    Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: false }
+    Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: false, pad: None }
 }
 
 /// Post-norm encoder with token kinds and a masked-language head.
 pub fn bert(vocabulary: usize, width: usize, layers: usize, heads: usize, max: usize) -> Spec {
     Spec {
-        input: Input::Tokens { vocabulary, kinds: 2, scaled: false, normed: true },
+        input: Input::Tokens { vocabulary, kinds: 2, scaled: false, normed: true, pad: None },
         width,
         shape: Shape::Encoder(Stack::new(layers, heads, 4 * width, Activation::Gelu)),
         wiring: Wiring::Post,
         norm: NormKind::Layer { eps: 1e-12 },
-        position: Position::Learned { max, offset: 0, place: Place::Input },
+        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
         attention_bias: Biased::All,
         attention_scale: Scale::InverseRoot,
         ffn_bias: true,
         head: Head::Masked { act: Activation::Gelu },
-        dropout: Dropout { hidden: 0.1, attention: 0.1, inner: 0.0 },
+        dropout: Dropout { attention: 0.1, ..Dropout::residual(0.1) },
         start: Start::Normal { std: 0.02 },
     }
 }
@@ -134,7 +134,7 @@ fn llama3_8b() -> Spec {
 pub fn paper(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: usize) -> Spec {
     let stack = Stack::new(layers, heads, inner, Activation::Relu);
     Spec {
-        input: Input::Tokens { vocabulary, kinds: 0, scaled: true, normed: false },
+        input: Input::Tokens { vocabulary, kinds: 0, scaled: true, normed: false, pad: None },
         width,
         shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
         wiring: Wiring::Post,
@@ -144,7 +144,7 @@ pub fn paper(vocabulary: usize, width: usize, layers: usize, heads: usize, inner
         attention_scale: Scale::InverseRoot,
         ffn_bias: true,
         head: Head::Language { output: Output::Tied, bias: false },
-        dropout: Dropout { hidden: 0.1, attention: 0.0, inner: 0.0 },
+        dropout: Dropout::residual(0.1),
         start: Start::Xavier,
     }
 }
@@ -153,9 +153,9 @@ pub fn paper(vocabulary: usize, width: usize, layers: usize, heads: usize, inner
 pub fn bart(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: usize, max: usize) -> Spec {
     let stack = Stack::new(layers, heads, inner, Activation::Gelu);
     Spec {
-        input: Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: true },
+        input: Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: true, pad: None },
         shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
-        position: Position::Learned { max, offset: 2, place: Place::Input },
+        position: Position::Learned { max, offset: 2, uncounted: None, place: Place::Input },
         head: Head::Language { output: Output::Tied, bias: true },
         start: Start::Normal { std: 0.02 },
         ..paper(vocabulary, width, layers, heads, inner)
@@ -175,7 +175,7 @@ pub fn t5(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: u
         attention_scale: Scale::One,
         ffn_bias: false,
         head: Head::Language { output: Output::TiedScaled, bias: false },
-        dropout: Dropout { hidden: 0.1, attention: 0.1, inner: 0.1 },
+        dropout: Dropout { attention: 0.1, inner: 0.1, ..Dropout::residual(0.1) },
         start: Start::T5,
         ..paper(vocabulary, width, layers, heads, inner)
     }
@@ -202,7 +202,7 @@ fn tiny_relative() -> Spec {
 }
 
 fn tiny_layerwise() -> Spec {
-    let position = Position::Learned { max: 64, offset: 0, place: Place::EachLayer };
+    let position = Position::Learned { max: 64, offset: 0, uncounted: None, place: Place::EachLayer };
     Spec { position, ..gpt2(97, 32, 2, 4, 64) }
 }
 

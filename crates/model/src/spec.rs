@@ -10,7 +10,7 @@
 //! assert_eq!(error.to_string(), "decoder.heads: 4 heads cannot share a width of 30 equally");
 //! ```
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use qkv_kernels::{Activation, Pairing};
 use qkv_nn::position::{Buckets, RopeScaling, Waves};
 use qkv_nn::{Biased, Ffn, Heads, NormKind, Scale, Wiring};
@@ -57,6 +57,8 @@ pub enum Input {
         scaled: bool,
         /// whether embeddings are normalised
         normed: bool,
+        /// the token whose vector is not learned from being read: padding
+        pad: Option<u32>,
     },
     /// square images in patches, behind one learned class vector
     Patches {
@@ -146,6 +148,8 @@ pub enum Position {
         max: usize,
         /// unused rows at the front of the table
         offset: usize,
+        /// tokens of this id are not counted, and all take the row before the first (RoBERTa's padding)
+        uncounted: Option<u32>,
         /// where they are added
         place: Place,
     },
@@ -247,12 +251,23 @@ pub enum Pool {
 /// Probabilities of dropping, while training.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Dropout {
-    /// embeddings and the output of each sub-layer
+    /// embeddings
+    pub input: f64,
+    /// the output of each sub-layer
     pub hidden: f64,
     /// attention weights
     pub attention: f64,
     /// inside the feed-forward
     pub inner: f64,
+    /// before the last layer of a head that classifies, tags or answers
+    pub head: f64,
+}
+
+impl Dropout {
+    /// `p` for embeddings, sub-layers and heads; nothing else.
+    pub fn residual(p: f64) -> Self {
+        Self { input: p, hidden: p, head: p, ..Self::default() }
+    }
 }
 
 /// How parameters start.
@@ -382,6 +397,11 @@ impl Spec {
             })?;
         }
         match &self.position {
+            Position::Learned { uncounted: Some(id), offset: 0, .. } => Err(Error::new(
+                "position.offset",
+                format!("tokens of id {id} are not counted, but there is no row for them before the first"),
+                "use an offset of at least 1",
+            )),
             Position::Rotary { theta, features, .. } => {
                 ensure(theta.is_finite() && *theta > 0.0, "position.theta", || {
                     (format!("{theta} is no base for frequencies"), "use a positive number, usually 10000".into())
@@ -423,8 +443,9 @@ impl Spec {
     }
 
     fn check_dropout(&self) -> Result<()> {
-        let Dropout { hidden, attention, inner } = self.dropout;
-        for (key, p) in [("hidden", hidden), ("attention", attention), ("inner", inner)] {
+        let Dropout { input, hidden, attention, inner, head } = self.dropout;
+        let all = [("input", input), ("hidden", hidden), ("attention", attention), ("inner", inner), ("head", head)];
+        for (key, p) in all {
             ensure((0.0..1.0).contains(&p), format!("dropout.{key}"), || {
                 (format!("{p} is no probability of dropping"), "use a number from 0 up to, but not including, 1".into())
             })?;
@@ -490,8 +511,11 @@ mod tests {
             broken("tiny-llama", |s| decoder(s).kv_heads = 3),
             "decoder.kv_heads: 3 key heads cannot serve 4 query heads equally"
         );
-        let vocabulary =
-            |n| move |s: &mut Spec| s.input = Input::Tokens { vocabulary: n, kinds: 0, scaled: false, normed: false };
+        let vocabulary = |n| {
+            move |s: &mut Spec| {
+                s.input = Input::Tokens { vocabulary: n, kinds: 0, scaled: false, normed: false, pad: None }
+            }
+        };
         assert_eq!(broken(d, vocabulary(0)), "input.vocabulary: must not be 0");
         assert_eq!(broken(d, vocabulary(usize::MAX)), format!("input.vocabulary: {} is absurdly large", usize::MAX));
         assert!(

@@ -57,8 +57,11 @@ impl Stack {
             Input::Patches { .. } => (0, false),
         };
         let learned = |name: String, place| match spec.position {
-            Position::Learned { max, offset, place: at } if at == place => {
-                Some(Learned::new(&build.at(name), max, c, offset, embedding))
+            Position::Learned { max, offset, place: at, uncounted } if at == place => {
+                // Where some tokens are not counted, the row before the first is a position too: theirs.
+                let own = usize::from(uncounted.is_some());
+                let table = Learned::new(&build.at(name), max + own, c, offset - own, embedding);
+                Some(table.fixing(uncounted.map(|_| 0)))
             }
             _ => None,
         };
@@ -89,7 +92,7 @@ impl Stack {
                 (_, None) => Sight::Causal,
             },
             alibi: matches!(spec.position, Position::Alibi).then_some(stack.heads),
-            dropout: spec.dropout.hidden,
+            dropout: spec.dropout.input,
         }
     }
 
@@ -148,9 +151,9 @@ impl Stack {
         if let Some(cache) = &mut cx.cache {
             cache.advance(t);
         }
-        match &self.norm {
-            Some(norm) => norm.forward(x),
-            None => x,
-        }
+        let Some(norm) = &self.norm else { return x };
+        let x = norm.forward(x);
+        cx.tap("normed", &x);
+        x
     }
 }

@@ -1,7 +1,7 @@
 //! What a model is given: token ids, and what is known about them. Checked here, at the door; behind it nothing fails.
 
-use crate::error::{Error, Result};
 use crate::spec::{Input, Spec};
+use crate::{Error, Result};
 use burn::tensor::Tensor;
 use qkv_kernels::{Ids, Mask, Sight};
 use qkv_nn::Cx;

@@ -16,15 +16,15 @@
 //! ```
 
 use crate::block::Seen;
-use crate::error::{Error, Result};
 use crate::heads::Head;
 use crate::patches::Patches;
-use crate::spec::{Input, Shape, Spec};
+use crate::spec::{Input, Position, Shape, Spec};
 use crate::stack::{Role, Stack};
 use crate::tokens::{Tokens, check_pixels};
+use crate::{Error, Result};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use qkv_kernels::{Ids, Mask};
+use qkv_kernels::{Ids, Mask, Positions};
 use qkv_nn::{Build, Cx, Embedding};
 use std::sync::Arc;
 
@@ -132,7 +132,8 @@ impl Transformer {
     /// Token vectors `[B, T, C]`, scaled if the spec says so.
     fn embed(&self, ids: &Ids) -> Result<Tensor<3>> {
         let table = self.tokens.as_ref().ok_or_else(|| missing("tokens", "reads images"))?;
-        let x = table.forward(ids);
+        let pad = if let Input::Tokens { pad, .. } = self.spec.input { pad } else { None };
+        let x = table.forward(&ids.clone().fixing(pad));
         Ok(match self.spec.input {
             Input::Tokens { scaled: true, .. } => x * (self.spec.width as f64).sqrt(),
             _ => x,
@@ -145,7 +146,27 @@ impl Transformer {
         tokens.check(name, &self.spec, cx)?;
         let mask = tokens.mask(name, encoder.sight())?;
         let x = self.embed(&tokens.ids)?;
-        Ok(cx.within("encoder", |cx| encoder.forward(x, tokens.kinds.as_ref(), &mask, None, cx)))
+        let given = self.count(&tokens.ids, cx);
+        let h = cx.within("encoder", |cx| encoder.forward(x, tokens.kinds.as_ref(), &mask, None, cx));
+        cx.positions = given;
+        Ok(h)
+    }
+
+    /// Where tokens of some id are not counted: numbers the others from 1, puts these at 0, and hands back the positions
+    /// that were there before.
+    fn count(&self, ids: &Ids, cx: &mut Cx) -> Positions {
+        let given = cx.positions.clone();
+        if let Position::Learned { uncounted: Some(pad), .. } = self.spec.position {
+            let [rows, t] = ids.dims();
+            let real: Vec<bool> = ids.as_slice().iter().map(|id| *id != pad).collect();
+            let at = match given {
+                Positions::From(0) => qkv_nn::mask::positions(&real, t),
+                _ => (0..rows * t).map(|i| given.at(i / t, i % t, t)).collect(),
+            };
+            cx.positions =
+                Positions::Each(at.iter().zip(&real).map(|(p, real)| if *real { p + 1 } else { 0 }).collect());
+        }
+        given
     }
 
     fn write(&self, tokens: &Tokens, memory: Option<&Memory>, cx: &mut Cx) -> Result<Tensor<3>> {

@@ -151,7 +151,7 @@ fn kinds_that_the_model_does_not_know() {
 #[test]
 fn kinds_of_a_decoder_are_used() {
     let mut spec = spec("tiny-decoder");
-    spec.input = qkv_model::spec::Input::Tokens { vocabulary: 97, kinds: 2, scaled: false, normed: false };
+    spec.input = qkv_model::spec::Input::Tokens { vocabulary: 97, kinds: 2, scaled: false, normed: false, pad: None };
     let decoder = answering(&spec);
     let logits = |kinds: [u32; 3]| {
         let tokens = tokens(1, 3, 1).with_kinds(Ids::one(kinds));

@@ -56,7 +56,7 @@ fn layers(stack: &Stack) -> String {
 fn input(spec: &Spec) -> String {
     let c = grouped(spec.width);
     match spec.input {
-        Input::Tokens { vocabulary, kinds, scaled, normed } => {
+        Input::Tokens { vocabulary, kinds, scaled, normed, .. } => {
             let scaled = if scaled { format!(", times √{c}") } else { String::new() };
             let kinds = if kinds > 0 { format!(", {kinds} kinds of token") } else { String::new() };
             let normed = if normed { ", normalised" } else { "" };
@@ -96,13 +96,14 @@ fn position(position: &Position) -> String {
             };
             format!("sinusoidal, {order}, {}", up_to(*max))
         }
-        Position::Learned { max, offset, place } => {
+        Position::Learned { max, offset, uncounted, place } => {
             let place = match place {
                 Place::Input => "",
                 Place::EachLayer => " at each layer",
             };
             let skipped = if *offset > 0 { format!(", {offset} unused rows before") } else { String::new() };
-            format!("learned{place}, {}{skipped}", up_to(*max))
+            let pad = uncounted.map_or(String::new(), |id| format!(", token {id} not counted"));
+            format!("learned{place}, {}{skipped}{pad}", up_to(*max))
         }
         Position::Relative(Buckets::Each { max }) => format!("a learned number per head and offset, −{max} to {max}"),
         Position::Relative(Buckets::Logarithmic { buckets, max_distance, .. }) => {
@@ -194,11 +195,17 @@ fn head(spec: &Spec) -> String {
 }
 
 fn dropout(dropout: Dropout) -> String {
-    let Dropout { hidden, attention, inner } = dropout;
-    match [hidden, attention, inner].iter().all(|p| *p == 0.0) {
-        true => "none".into(),
-        false => format!("{hidden} of sub-layers, {attention} of attention weights, {inner} inside the feed-forward"),
+    let Dropout { input, hidden, attention, inner, head } = dropout;
+    if [input, hidden, attention, inner, head].iter().all(|p| *p == 0.0) {
+        return "none".into();
     }
+    let mut text = format!("{hidden} of sub-layers, {attention} of attention weights, {inner} inside the feed-forward");
+    for (p, of) in [(input, "embeddings"), (head, "the head's input")] {
+        if p != hidden {
+            text += &format!(", {p} of {of}");
+        }
+    }
+    text
 }
 
 fn start(start: Start) -> String {

@@ -24,12 +24,19 @@ pub struct Learned {
     pub table: Embedding,
     #[module(skip)]
     offset: usize,
+    #[module(skip)]
+    fixed: Option<u32>,
 }
 
 impl Learned {
     /// A table for `positions` positions behind `offset` unused rows.
     pub fn new(build: &Build, positions: usize, width: usize, offset: usize, init: Init) -> Self {
-        Self { table: Embedding::new(&build.at("table"), offset + positions, width, init), offset }
+        Self { table: Embedding::new(&build.at("table"), offset + positions, width, init), offset, fixed: None }
+    }
+
+    /// The same, where being at `position` teaches its vector nothing.
+    pub fn fixing(self, position: Option<usize>) -> Self {
+        Self { fixed: position.map(|p| (self.offset + p) as u32), ..self }
     }
 
     /// How many positions there are.
@@ -42,7 +49,7 @@ impl Learned {
         let rows = if matches!(positions, Positions::From(_)) { 1 } else { rows };
         let ids: Vec<u32> =
             (0..rows * len).map(|i| (self.offset + positions.at(i / len, i % len, len)) as u32).collect();
-        self.table.forward(&Ids::new(ids, rows))
+        self.table.forward(&Ids::new(ids, rows).fixing(self.fixed))
     }
 
     /// x `[B, T, C]` with each token's position vector added.

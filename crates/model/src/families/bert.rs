@@ -1,0 +1,167 @@
+//! BERT (Devlin et al. 2018): a post-normed encoder with two kinds of tokens.
+//!
+//! Quirks: the norm's ε is 1e-12. The masked-language head has a dense layer, an activation and a norm of its own before
+//! the tied vocabulary. The pooler (dense and tanh on the first token) belongs to the network without a head and to the
+//! classifier; the other heads do without. Very old files say gamma and beta for a norm's weight and bias. Files of the
+//! bare network leave the prefix `bert.` out.
+
+use super::{Config, Files, Sheet, Task, config, name_labels};
+use crate::Result;
+use crate::presets;
+use crate::spec::{Dropout, Head, Input, Place, Pool, Position, Shape, Spec, Stack, Start};
+use qkv_kernels::Activation;
+use qkv_nn::{Ffn, NormKind};
+use qkv_weights::Names;
+
+pub(super) const SHEET: Sheet = Sheet {
+    name: "bert",
+    model_types: &["bert"],
+    architectures: &[
+        ("BertForMaskedLM", Task::Masked),
+        ("BertModel", Task::Base),
+        ("BertForPreTraining", Task::Masked),
+        ("BertForSequenceClassification", Task::Classify),
+        ("BertForTokenClassification", Task::Tag),
+        ("BertForQuestionAnswering", Task::Answer),
+    ],
+    read,
+    write,
+    names,
+};
+
+fn read(config: &Config, files: &Files) -> Result<Spec> {
+    let kinds = config.count_or("type_vocab_size", 2)?;
+    let max = config.count_or("max_position_embeddings", 512)?;
+    let position = Position::Learned { max, offset: 0, uncounted: None, place: Place::Input };
+    let act = config.activation_or("hidden_act", "gelu")?;
+    let head = match SHEET.task(config)? {
+        Task::Masked | Task::Language => Head::Masked { act },
+        task => head(config, task, Pool::Dense(Activation::Tanh), files.has("pooler.dense.weight"))?,
+    };
+    read_encoder(config, kinds, position, head)
+}
+
+/// What BERT and RoBERTa have in common.
+pub(super) fn read_encoder(config: &Config, kinds: usize, position: Position, head: Head) -> Result<Spec> {
+    config.only("is_decoder", false)?;
+    config.only("add_cross_attention", false)?;
+    config.only("position_embedding_type", "absolute")?;
+    config.only("chunk_size_feed_forward", 0)?;
+    let width = config.count_or("hidden_size", 768)?;
+    let act = config.activation_or("hidden_act", "gelu")?;
+    let inner = config.count_or("intermediate_size", 3072)?;
+    let stack =
+        Stack::new(config.count_or("num_hidden_layers", 12)?, config.count_or("num_attention_heads", 12)?, inner, act);
+    let vocabulary = config.count_or("vocab_size", 30_522)?;
+    let hidden = config.number_or("hidden_dropout_prob", 0.1)?;
+    Ok(Spec {
+        input: Input::Tokens { vocabulary, kinds, scaled: false, normed: true, pad: config.id("pad_token_id") },
+        shape: Shape::Encoder(stack),
+        norm: NormKind::Layer { eps: config.number_or("layer_norm_eps", 1e-12)? },
+        position,
+        head,
+        dropout: Dropout {
+            attention: config.number_or("attention_probs_dropout_prob", 0.1)?,
+            head: config.number_or("classifier_dropout", hidden)?,
+            ..Dropout::residual(hidden)
+        },
+        start: Start::Normal { std: config.number_or("initializer_range", 0.02)? },
+        ..presets::bert(vocabulary, width, 1, 1, 1)
+    })
+}
+
+/// The heads that all encoders have, with `pool` before a classifier.
+pub(super) fn head(config: &Config, task: Task, pool: Pool, has_pooler: bool) -> Result<Head> {
+    Ok(match task {
+        Task::Classify => Head::Classify { labels: config.label_count()?, pool },
+        Task::Tag => Head::Tag { labels: config.label_count()? },
+        Task::Answer => Head::Span,
+        _ if has_pooler => Head::Pool,
+        _ => Head::None,
+    })
+}
+
+fn write(spec: &Spec, config: &mut Config) -> Result<()> {
+    write_encoder(spec, config)?;
+    if let Position::Learned { max, .. } = spec.position {
+        config.set("max_position_embeddings", max);
+    }
+    Ok(())
+}
+
+pub(super) fn write_encoder(spec: &Spec, config: &mut Config) -> Result<()> {
+    if let Input::Tokens { vocabulary, kinds, pad, .. } = spec.input {
+        config.pad(pad);
+        config.set("vocab_size", vocabulary);
+        config.set("type_vocab_size", kinds);
+    }
+    write_sizes(spec, config);
+    let Dropout { hidden, attention, head, .. } = spec.dropout;
+    config.set("hidden_dropout_prob", hidden);
+    config.set("attention_probs_dropout_prob", attention);
+    match head == hidden {
+        true => config.remove("classifier_dropout"),
+        false => config.set("classifier_dropout", head),
+    }
+    Ok(())
+}
+
+/// Width, layers, heads, inner width, activation, ε, start and labels, in the words that BERT, RoBERTa and ViT share.
+pub(super) fn write_sizes(spec: &Spec, config: &mut Config) {
+    config.set("hidden_size", spec.width);
+    if let Some(stack) = spec.encoder() {
+        config.set("num_hidden_layers", stack.layers);
+        config.set("num_attention_heads", stack.heads);
+        config.set("intermediate_size", stack.ffn.inner());
+        if let Ffn::Dense { act, .. } = stack.ffn {
+            config.set("hidden_act", config::activation_name(act));
+        }
+    }
+    if let NormKind::Layer { eps } = spec.norm {
+        config.set("layer_norm_eps", eps);
+    }
+    if let Start::Normal { std } = spec.start {
+        config.set("initializer_range", std);
+    }
+    if let Head::Classify { labels, .. } | Head::Tag { labels } = spec.head {
+        name_labels(config, labels);
+    }
+}
+
+fn names(spec: &Spec, config: &Config) -> Names {
+    let names = embeddings_and_layers("bert.").under("bert.", config.architecture() == Some("BertModel"));
+    let names = match spec.head {
+        Head::Classify { .. } | Head::Pool => names.module("head.dense", "bert.pooler.dense"),
+        _ => names
+            .module("head.dense", "cls.predictions.transform.dense")
+            .module("head.norm", "cls.predictions.transform.LayerNorm")
+            .ignore("bert.pooler.*", "this head does without the pooler"),
+    };
+    let out = if spec.head == Head::Span { "qa_outputs" } else { "classifier" };
+    names
+        .module("head.out", out)
+        .exact("head.bias", "cls.predictions.bias")
+        .also("cls.predictions.decoder.bias")
+        .ignore("cls.predictions.decoder.*", "tied to the token embeddings")
+        .ignore("cls.*", "this head does without it")
+        .ignore("*embeddings.position_ids", "a list of numbers that is computed")
+        .ignore("*embeddings.token_type_ids", "a list of numbers that is computed")
+}
+
+/// The rows of BERT's and RoBERTa's embeddings and layers.
+pub(super) fn embeddings_and_layers(prefix: &str) -> Names {
+    let layer = |rest: &str| format!("{prefix}encoder.layer.*.{rest}");
+    Names::new()
+        .module("tokens", &format!("{prefix}embeddings.word_embeddings"))
+        .module("encoder.kinds", &format!("{prefix}embeddings.token_type_embeddings"))
+        .module("encoder.positions.table", &format!("{prefix}embeddings.position_embeddings"))
+        .module("encoder.norm_input", &format!("{prefix}embeddings.LayerNorm"))
+        .module("encoder.layers.*.attention.q", &layer("attention.self.query"))
+        .module("encoder.layers.*.attention.k", &layer("attention.self.key"))
+        .module("encoder.layers.*.attention.v", &layer("attention.self.value"))
+        .module("encoder.layers.*.attention.out", &layer("attention.output.dense"))
+        .module("encoder.layers.*.norm_self", &layer("attention.output.LayerNorm"))
+        .module("encoder.layers.*.ffn.up", &layer("intermediate.dense"))
+        .module("encoder.layers.*.ffn.down", &layer("output.dense"))
+        .module("encoder.layers.*.norm_ffn", &layer("output.LayerNorm"))
+}

@@ -1,0 +1,106 @@
+//! GPT-2 (Radford et al. 2019): a pre-normed decoder with learned positions and a tied output.
+//!
+//! Quirks: linear layers lie transposed, `[in, out]`, and queries, keys and values are one layer in the file. Old files
+//! carry the causal mask as a tensor.
+
+use super::{Config, Files, Sheet, Task, config};
+use crate::Result;
+use crate::presets;
+use crate::spec::{Dropout, Head, Output, Place, Position, Shape, Spec, Stack, Start};
+use qkv_nn::{Ffn, NormKind};
+use qkv_weights::{Layout, Names};
+
+pub(super) const SHEET: Sheet = Sheet {
+    name: "gpt2",
+    model_types: &["gpt2"],
+    architectures: &[("GPT2LMHeadModel", Task::Language), ("GPT2Model", Task::Base)],
+    read,
+    write,
+    names,
+};
+
+fn read(config: &Config, _: &Files) -> Result<Spec> {
+    config.only("add_cross_attention", false)?;
+    config.only("scale_attn_weights", true)?;
+    config.only("scale_attn_by_inverse_layer_idx", false)?;
+    let width = config.count_or("n_embd", 768)?;
+    let inner = config.count_or("n_inner", 4 * width)?;
+    let act = config.activation_or("activation_function", "gelu_new")?;
+    let stack = Stack::new(config.count_or("n_layer", 12)?, config.count_or("n_head", 12)?, inner, act);
+    let max = config.count_or("n_positions", 1024)?;
+    let hidden = config.number_or("resid_pdrop", 0.1)?;
+    let tied = config.switch_or("tie_word_embeddings", true)?;
+    Ok(Spec {
+        shape: Shape::Decoder(stack),
+        norm: NormKind::Layer { eps: config.number_or("layer_norm_epsilon", 1e-5)? },
+        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
+        head: match SHEET.task(config)? {
+            Task::Base => Head::None,
+            _ => Head::Language { output: if tied { Output::Tied } else { Output::Own }, bias: false },
+        },
+        dropout: Dropout {
+            input: config.number_or("embd_pdrop", 0.1)?,
+            attention: config.number_or("attn_pdrop", 0.1)?,
+            ..Dropout::residual(hidden)
+        },
+        start: Start::Gpt2 { std: config.number_or("initializer_range", 0.02)? },
+        ..presets::gpt2(config.count_or("vocab_size", 50_257)?, width, 1, 1, 1)
+    })
+}
+
+fn write(spec: &Spec, config: &mut Config) -> Result<()> {
+    config.set("n_embd", spec.width);
+    config.set("vocab_size", spec.vocabulary().unwrap_or(0));
+    if let Some(stack) = spec.decoder() {
+        config.set("n_layer", stack.layers);
+        config.set("n_head", stack.heads);
+        config.set("n_inner", stack.ffn.inner());
+        if let Ffn::Dense { act, .. } = stack.ffn {
+            config.set("activation_function", config::activation_name(act));
+        }
+    }
+    if let Position::Learned { max, .. } = spec.position {
+        config.set("n_positions", max);
+    }
+    if let NormKind::Layer { eps } = spec.norm {
+        config.set("layer_norm_epsilon", eps);
+    }
+    if let Head::Language { output, .. } = spec.head {
+        config.set("tie_word_embeddings", output != Output::Own);
+    }
+    let Dropout { input, hidden, attention, .. } = spec.dropout;
+    config.set("embd_pdrop", input);
+    config.set("resid_pdrop", hidden);
+    config.set("attn_pdrop", attention);
+    if let Start::Gpt2 { std } = spec.start {
+        config.set("initializer_range", std);
+    }
+    Ok(())
+}
+
+fn names(spec: &Spec, config: &Config) -> Names {
+    let layer = |rest: &str| format!("transformer.h.*.{rest}");
+    let qkv = ["q", "k", "v"].map(|n| format!("decoder.layers.*.attention.{n}"));
+    let names = Names::new()
+        .under("transformer.", config.architecture() == Some("GPT2Model"))
+        .module("tokens", "transformer.wte")
+        .module("decoder.positions.table", "transformer.wpe")
+        .stacked(&[&qkv[0], &qkv[1], &qkv[2]], &layer("attn.c_attn"))
+        .laid(Layout::Transposed)
+        .module("decoder.layers.*.attention.out", &layer("attn.c_proj"))
+        .laid(Layout::Transposed)
+        .module("decoder.layers.*.norm_self", &layer("ln_1"))
+        .module("decoder.layers.*.ffn.up", &layer("mlp.c_fc"))
+        .laid(Layout::Transposed)
+        .module("decoder.layers.*.ffn.down", &layer("mlp.c_proj"))
+        .laid(Layout::Transposed)
+        .module("decoder.layers.*.norm_ffn", &layer("ln_2"))
+        .module("decoder.norm", "transformer.ln_f")
+        .module("head.out", "lm_head")
+        .ignore("*.attn.bias", "the causal mask, which is computed")
+        .ignore("*.attn.masked_bias", "the causal mask, which is computed");
+    match spec.head {
+        Head::Language { output: Output::Own, .. } => names,
+        _ => names.ignore("lm_head.weight", "tied to the token embeddings"),
+    }
+}

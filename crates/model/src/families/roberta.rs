@@ -1,0 +1,80 @@
+//! RoBERTa (Liu et al. 2019): BERT's network, trained better.
+//!
+//! Quirks: position numbers begin at `pad_token_id + 1`, tokens that are padding are not counted, and all padding takes
+//! the row `pad_token_id`; so a table of 514 rows has room for 512 tokens. There is one kind of token. The classifier has
+//! a dense layer and tanh of its own instead of BERT's pooler, and the masked head always uses the exact GELU.
+
+use super::{Config, Files, Sheet, Task, bert};
+use crate::Result;
+use crate::spec::{Head, Place, Pool, Position, Spec};
+use qkv_kernels::Activation;
+use qkv_weights::Names;
+
+pub(super) const SHEET: Sheet = Sheet {
+    name: "roberta",
+    model_types: &["roberta", "xlm-roberta"],
+    architectures: &[
+        ("RobertaForMaskedLM", Task::Masked),
+        ("RobertaModel", Task::Base),
+        ("RobertaForSequenceClassification", Task::Classify),
+        ("RobertaForTokenClassification", Task::Tag),
+        ("RobertaForQuestionAnswering", Task::Answer),
+        ("XLMRobertaForMaskedLM", Task::Masked),
+        ("XLMRobertaModel", Task::Base),
+        ("XLMRobertaForSequenceClassification", Task::Classify),
+        ("XLMRobertaForTokenClassification", Task::Tag),
+        ("XLMRobertaForQuestionAnswering", Task::Answer),
+    ],
+    read,
+    write,
+    names,
+};
+
+fn read(config: &Config, files: &Files) -> Result<Spec> {
+    let pad = config.id("pad_token_id").unwrap_or(1);
+    let offset = pad as usize + 1;
+    let rows = config.count_or("max_position_embeddings", 514)?;
+    let Some(max) = rows.checked_sub(offset).filter(|max| *max > 0) else {
+        let what = format!("{rows} rows leave no position behind padding's row {pad}");
+        return Err(config.error("max_position_embeddings", what, "use more rows"));
+    };
+    let position = Position::Learned { max, offset, uncounted: Some(pad), place: Place::Input };
+    let head = match SHEET.task(config)? {
+        Task::Masked | Task::Language => Head::Masked { act: Activation::Gelu },
+        task => bert::head(config, task, Pool::Dense(Activation::Tanh), files.has("pooler.dense.weight"))?,
+    };
+    bert::read_encoder(config, config.count_or("type_vocab_size", 1)?, position, head)
+}
+
+fn write(spec: &Spec, config: &mut Config) -> Result<()> {
+    bert::write_encoder(spec, config)?;
+    if let Position::Learned { max, offset, uncounted, .. } = spec.position {
+        config.set("max_position_embeddings", max + offset);
+        if let Some(pad) = uncounted {
+            config.set("pad_token_id", pad);
+        }
+    }
+    Ok(())
+}
+
+fn names(spec: &Spec, config: &Config) -> Names {
+    let bare = matches!(config.architecture(), Some("RobertaModel" | "XLMRobertaModel"));
+    let names = bert::embeddings_and_layers("roberta.").under("roberta.", bare);
+    let names = match spec.head {
+        Head::Pool => names.module("head.dense", "roberta.pooler.dense"),
+        Head::Classify { .. } => {
+            names.module("head.dense", "classifier.dense").module("head.out", "classifier.out_proj")
+        }
+        Head::Span => names.module("head.out", "qa_outputs"),
+        Head::Tag { .. } => names.module("head.out", "classifier"),
+        _ => names.module("head.dense", "lm_head.dense").module("head.norm", "lm_head.layer_norm"),
+    };
+    names
+        .exact("head.bias", "lm_head.bias")
+        .also("lm_head.decoder.bias")
+        .ignore("lm_head.decoder.*", "tied to the token embeddings")
+        .ignore("lm_head.*", "this head does without it")
+        .ignore("roberta.pooler.*", "this head does without the pooler")
+        .ignore("*embeddings.position_ids", "a list of numbers that is computed")
+        .ignore("*embeddings.token_type_ids", "a list of numbers that is computed")
+}

@@ -1,0 +1,289 @@
+//! A checkpoint: a network with its configuration, in and out of the formats that other tools read.
+//!
+//! Loading walks the family's name table: each tensor of the file is found, checked against the network's shape, turned
+//! into our layout and put in its place. What is missing or misshapen is told all at once. Saving walks the same table
+//! the other way, so that `save(load(x))` gives the same tensors bit for bit under the same names.
+
+use crate::families::{self, Config, Files, Sheet};
+use crate::spec::{Head, Spec};
+use crate::{Error, Result, Transformer, count};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor, TensorData};
+use qkv_weights::{Checkpoint, Dtype, Finiteness, Format, Names, Report, Slot, Trouble};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A network, its family and its configuration.
+#[derive(Clone, Debug)]
+pub struct Pretrained {
+    /// the network
+    pub model: Transformer,
+    /// its family
+    pub sheet: &'static Sheet,
+    /// what the configuration says, unknown keys included
+    pub config: Config,
+    /// what loading found
+    pub report: Report,
+}
+
+/// The files beside the weights that make a directory usable elsewhere.
+pub const COMPANIONS: &[&str] = &[
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+    "source.spm",
+    "target.spm",
+    "target_vocab.json",
+    "chat_template.jinja",
+    "preprocessor_config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+];
+
+impl Pretrained {
+    /// A new network of a family, drawn from `seed`. `known` gives special tokens and labels.
+    pub fn new(sheet: &'static Sheet, spec: &Spec, known: Option<&Config>, seed: u64, device: &Device) -> Result<Self> {
+        let model = Transformer::new(spec, seed, device)?;
+        let own = matches!(spec.head, Head::Language { output: crate::spec::Output::Own, .. });
+        let pooled = spec.head == Head::Pool;
+        let ends = [own.then_some("lm_head.weight"), pooled.then_some("pooler.dense.weight")];
+        let config = sheet.config(spec, known, &Files::new(ends.into_iter().flatten()))?;
+        Ok(Self { model, sheet, config, report: Report::default() })
+    }
+
+    /// Loads a directory or a file.
+    pub fn load(path: &Path, device: &Device) -> Result<Self> {
+        Self::load_with(path, device, 0, |_, _| Ok(()))
+    }
+
+    /// Loads with a change of the spec: a new head for another task. Parameters of the head that the file does not have,
+    /// or not in this size, are drawn from `seed`.
+    pub fn load_with(
+        path: &Path,
+        device: &Device,
+        seed: u64,
+        change: impl FnOnce(&mut Spec, &mut Config) -> Result<()>,
+    ) -> Result<Self> {
+        let file = Checkpoint::open(path)?;
+        let names = || file.entries().iter().map(|e| e.name.as_str());
+        let (config, sheet, dialect) = match file.format() {
+            Format::Gguf { .. } => {
+                let (config, sheet, dialect) =
+                    families::gguf_config(file.metadata(), !names().any(|n| n == "output.weight"))?;
+                (config, sheet, Some(dialect))
+            }
+            _ => {
+                let config = Config::load(&config_beside(path))?;
+                let sheet = families::of(&config)?;
+                (config, sheet, None)
+            }
+        };
+        let files = Files::new(names());
+        let before = (sheet.read)(&config, &files)?;
+        let (mut spec, mut known) = (before.clone(), config.clone());
+        change(&mut spec, &mut known)?;
+        let model = Transformer::new(&spec, seed, device)?;
+        let new_head = spec.head != before.head;
+        let config = if new_head || known != config { sheet.config(&spec, Some(&known), &files)? } else { config };
+        let table = match dialect {
+            Some(dialect) => (dialect.names)(&spec),
+            None => (sheet.names)(&spec, &config),
+        };
+        let (model, report) = import(model, &file, &table, new_head)?;
+        let report = report.strict(&path.display().to_string())?;
+        Ok(Self { model, sheet, config, report })
+    }
+
+    /// The spec.
+    pub fn spec(&self) -> &Spec {
+        self.model.spec()
+    }
+
+    /// What each tensor of the Hugging Face file holds, in the order of our parameters.
+    pub fn slots(&self) -> Result<Vec<Slot>> {
+        (self.sheet.names)(self.spec(), &self.config).slots(&count::parameters(&self.model))
+    }
+
+    /// Writes `config.json` and the weights as Hugging Face transformers does.
+    pub fn save(&self, dir: &Path, dtype: Dtype, max_shard_bytes: u64) -> Result<()> {
+        let place = |e: std::io::Error| Error::new(dir.display().to_string(), e.to_string(), "is the place writable?");
+        std::fs::create_dir_all(dir).map_err(place)?;
+        let slots = self.slots()?;
+        let values = Values::of(&self.model);
+        let tensors: Vec<_> = slots.iter().map(|slot| values.tensor(slot)).collect();
+        qkv_weights::save_safetensors(dir, &tensors, dtype, max_shard_bytes)?;
+        let mut config = self.config.clone();
+        config.set("dtype", torch_word(dtype));
+        config.remove("torch_dtype");
+        qkv_weights::write_atomically(&dir.join("config.json"), config.text().as_bytes())
+    }
+
+    /// Writes a GGUF file; `vocabulary` adds the tokenizer's keys.
+    pub fn save_gguf(
+        &self,
+        path: &Path,
+        dtype: Dtype,
+        vocabulary: impl FnOnce(&mut qkv_weights::Metadata) -> Result<()>,
+    ) -> Result<()> {
+        let dialect = families::gguf_dialect(self.sheet.name)?;
+        let mut metadata = families::gguf_metadata(&path.display().to_string(), self.spec(), &self.config, dialect)?;
+        vocabulary(&mut metadata)?;
+        let slots = (dialect.names)(self.spec()).slots(&count::parameters(&self.model))?;
+        let values = Values::of(&self.model);
+        let tensors: Vec<_> = slots.iter().map(|slot| values.tensor(slot)).collect();
+        qkv_weights::save_gguf(path, &metadata, &tensors, dtype)
+    }
+}
+
+/// PyTorch's word for a type.
+fn torch_word(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F16 => "float16",
+        Dtype::BF16 => "bfloat16",
+        _ => "float32",
+    }
+}
+
+/// Copies the files that belong to a model beside its weights. Returns which.
+pub fn carry(from: &Path, to: &Path) -> Result<Vec<&'static str>> {
+    let from = if from.is_dir() { from } else { from.parent().unwrap_or(from) };
+    let mut carried = vec![];
+    for name in COMPANIONS.iter().copied().filter(|name| from.join(name).is_file()) {
+        let target = to.join(name);
+        let copy = || {
+            target.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            std::fs::copy(from.join(name), &target)
+        };
+        copy().map_err(|e| Error::new(target.display().to_string(), e.to_string(), "is the place writable?"))?;
+        carried.push(name);
+    }
+    Ok(carried)
+}
+
+fn config_beside(path: &Path) -> PathBuf {
+    let dir = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+    dir.join("config.json")
+}
+
+/// Puts the tensors of a file in their places.
+fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) -> Result<(Transformer, Report)> {
+    let slots = table.slots(&count::parameters(&model))?;
+    let shapes: BTreeMap<&str, &[usize]> =
+        file.entries().iter().map(|e| (e.name.as_str(), e.shape.as_slice())).collect();
+    let found =
+        |slot: &Slot| slot.also.iter().find_map(|name| shapes.get_key_value(name.as_str())).map(|(n, s)| (*n, *s));
+    let wanted: Vec<Option<(&str, &[usize])>> = slots.iter().map(found).collect();
+    let mut report = Report::default();
+    let used = |name: &str| wanted.iter().flatten().any(|(n, _)| *n == name);
+    for name in shapes.keys().filter(|name| !used(name)) {
+        match table.why_ignored(name) {
+            Some(reason) => report.ignored.push((name.to_string(), reason)),
+            None => report.unused.push(name.to_string()),
+        }
+    }
+    let mut values = BTreeMap::new();
+    let mut finite = Finiteness::default();
+    for (slot, wanted) in slots.iter().zip(&wanted) {
+        let is_new = new_head && slot.ours().all(|p| p.path.starts_with("head."));
+        match wanted {
+            Some((name, shape)) if *shape == slot.shape => {
+                let theirs = file.read_f32_counting(name, &mut finite)?;
+                report.loaded += 1;
+                report.elements += theirs.len() as u64;
+                let parts = if slot.is_plain() { vec![theirs] } else { slot.inward(&theirs) };
+                values.extend(slot.ours().map(|p| p.path.clone()).zip(parts));
+            }
+            _ if is_new => report.fresh.extend(slot.ours().map(|p| p.path.clone())),
+            Some((name, shape)) => report.troubles.push(Trouble::Misshapen {
+                name: name.to_string(),
+                want: slot.shape.clone(),
+                got: shape.to_vec(),
+            }),
+            None => {
+                let nearest =
+                    qkv_base::nearest(&slot.theirs, report.unused.iter().map(String::as_str)).map(str::to_string);
+                report.troubles.push(Trouble::Missing { name: slot.theirs.clone(), nearest });
+            }
+        }
+    }
+    if !finite.is_clean() {
+        report.warnings.push(finite.to_string());
+    }
+    Ok((fill(model, values), report))
+}
+
+/// The network with these values in the parameters at these paths; the others stay as they are.
+pub fn fill<M: Module>(model: M, values: BTreeMap<String, Vec<f32>>) -> M {
+    struct Fill {
+        values: BTreeMap<String, Vec<f32>>,
+        path: Vec<String>,
+    }
+    impl ModuleMapper for Fill {
+        fn enter_module(&mut self, name: &str, _: &str) {
+            self.path.push(name.to_string());
+        }
+        fn exit_module(&mut self, _: &str, _: &str) {
+            self.path.pop();
+        }
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let Some(values) = self.values.remove(&self.path.join(".")) else { return param };
+            let data = TensorData::new(values, param.lazy_shape());
+            let (id, tensor) = (param.id, Tensor::from_data(data, &param.lazy_device()));
+            param.transform_for_load(tensor, id)
+        }
+    }
+    model.map(&mut Fill { values, path: vec![] })
+}
+
+/// The values of every parameter, by path: handles, not copies.
+pub struct Values(BTreeMap<String, Tensor<1>>);
+
+impl Values {
+    /// Those of `model`.
+    pub fn of<M: Module>(model: &M) -> Self {
+        struct Walk {
+            path: Vec<String>,
+            found: BTreeMap<String, Tensor<1>>,
+        }
+        impl ModuleVisitor for Walk {
+            fn enter_module(&mut self, name: &str, _: &str) {
+                self.path.push(name.to_string());
+            }
+            fn exit_module(&mut self, _: &str, _: &str) {
+                self.path.pop();
+            }
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                self.found.insert(self.path.join("."), param.val().detach().reshape([-1]));
+            }
+        }
+        let mut walk = Walk { path: vec![], found: BTreeMap::new() };
+        model.visit(&mut walk);
+        Self(walk.found)
+    }
+
+    /// The numbers at `path`.
+    pub fn read(&self, path: &str) -> Vec<f32> {
+        self.0.get(path).and_then(|t| t.clone().into_data().try_to_vec::<f32>().ok()).unwrap_or_default()
+    }
+
+    /// A tensor of theirs, made when it is written.
+    fn tensor<'a>(&'a self, slot: &'a Slot) -> qkv_weights::Tensor<'a> {
+        qkv_weights::Tensor::made(slot.theirs.clone(), slot.shape.clone(), move || {
+            let parts: Vec<Vec<f32>> = slot.ours().map(|p| self.read(&p.path)).collect();
+            if slot.is_plain() {
+                return Ok(parts.into_iter().next().unwrap_or_default());
+            }
+            Ok(slot.outward(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+        })
+    }
+}
