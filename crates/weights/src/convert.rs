@@ -85,7 +85,7 @@ impl Fault {
             Fault::Write(error) => error,
             Fault::Value(index, value) => {
                 let what = format!("tensor `{name}` holds {value:e} at index {index}, which {dtype} cannot hold");
-                Error::new(place, what, "store it as BF16 or F32, which reach further")
+                Error::new(place, what, "store it in a type that reaches further: BF16 or F32")
             }
         }
     }

@@ -41,7 +41,7 @@ fn header(place: &str, cursor: &mut Cursor) -> Result<(u32, u64, u64)> {
     let version = cursor.u32("the version")?;
     match version {
         2 | 3 => Ok((version, cursor.u64("the number of tensors")?, cursor.u64("the number of metadata pairs")?)),
-        _ if version & 0xffff == 0 => {
+        _ if version != 0 && version & 0xffff == 0 => {
             let what = format!("is a big-endian GGUF file (version {})", version.swap_bytes());
             Err(Error::new(place, what, "convert it to little-endian with gguf_convert_endian"))
         }

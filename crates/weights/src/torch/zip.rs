@@ -153,6 +153,8 @@ fn directory(place: &str, bytes: &[u8]) -> Result<(u64, u64)> {
     let count = cursor.u16("the number of files")?;
     cursor.u32("the length of the directory")?;
     let offset = cursor.u32("the place of the directory")?;
+    let comment = cursor.u16("the comment of the archive")?;
+    cursor.take(comment.into(), "the comment of the archive")?;
     let locator = at.checked_sub(20).and_then(|from| bytes.get(from..at));
     match locator {
         Some(locator) if locator.starts_with(LOCATOR64) => directory64(place, bytes, locator),
@@ -221,4 +223,22 @@ fn widen(place: &str, extra: &[u8], narrow: [u32; 3]) -> Result<[u64; 3]> {
         }
     }
     Ok(wide)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Archives beyond 4 GB cannot be made for a test; their directory can.
+    #[test]
+    fn wide_numbers_stand_in_the_extra_field() {
+        let mut extra = vec![9, 0, 2, 0, 7, 7]; // another field before it
+        extra.extend([1, 0, 16, 0]);
+        extra.extend((5u64 << 32).to_le_bytes());
+        extra.extend((6u64 << 32).to_le_bytes());
+        assert_eq!(widen("f", &extra, [u32::MAX, 3, u32::MAX]).unwrap(), [5 << 32, 3, 6 << 32]);
+        assert_eq!(widen("f", &extra, [1, 2, 3]).unwrap(), [1, 2, 3]);
+        assert!(widen("f", &extra, [u32::MAX; 3]).is_err()); // only two are there
+        assert!(widen("f", &extra[..12], [u32::MAX, 3, 4]).is_err());
+    }
 }
