@@ -1,0 +1,91 @@
+//! The bytes of a file, held in memory or mapped.
+//!
+//! A file of at most [`MAPPED_FROM`] bytes is read whole, so that nobody can change it under our hands; a larger one is
+//! memory-mapped, so that opening costs nothing and only what is asked for is read. A mapped file must not be truncated
+//! while it is open: the system would stop the process (SIGBUS) on the next read past its new end. qkv itself never
+//! writes into a file that it may have mapped: it writes a new one and renames it.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use qkv_base::{Error, Result};
+
+/// Files larger than this are mapped.
+pub(crate) const MAPPED_FROM: u64 = 1 << 20;
+
+/// The bytes of a file.
+pub(crate) enum Bytes {
+    Held(Vec<u8>),
+    Mapped(Mmap),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Held(bytes) => bytes,
+            Bytes::Mapped(map) => map,
+        }
+    }
+}
+
+/// A file that a checkpoint was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFile {
+    /// where it is
+    pub path: PathBuf,
+    /// its length in bytes
+    pub bytes: u64,
+    /// whether it is memory-mapped (larger than 1 MB) rather than held in memory
+    pub mapped: bool,
+}
+
+/// Opens a regular file; anything else (a pipe, a device) could block or never end.
+pub(crate) fn open(path: &Path) -> Result<(SourceFile, Bytes)> {
+    let place = || path.display().to_string();
+    let fail = |error: std::io::Error| Error::new(place(), error.to_string(), "check the path and its permissions");
+    let kind = std::fs::metadata(path).map_err(fail)?;
+    if !kind.is_file() {
+        return Err(Error::new(place(), "is not a regular file", "give a file or a directory that holds weights"));
+    }
+    let mut file = File::open(path).map_err(fail)?;
+    let bytes = if kind.len() > MAPPED_FROM {
+        // SAFETY: the map is read-only and private to us; the head of this file says what must not happen to the file.
+        let map = unsafe { Mmap::map(&file) }.map_err(fail)?;
+        Bytes::Mapped(map)
+    } else {
+        let mut held = Vec::new();
+        file.by_ref().take(MAPPED_FROM + 1).read_to_end(&mut held).map_err(fail)?;
+        Bytes::Held(held)
+    };
+    let mapped = matches!(bytes, Bytes::Mapped(_));
+    Ok((SourceFile { path: path.to_owned(), bytes: bytes.len() as u64, mapped }, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_files_are_held_and_large_ones_mapped() {
+        let dir = tempfile::tempdir().unwrap();
+        for (length, mapped) in [(0, false), (MAPPED_FROM, false), (MAPPED_FROM + 1, true)] {
+            let path = dir.path().join(length.to_string());
+            std::fs::write(&path, vec![7; length as usize]).unwrap();
+            let (file, bytes) = open(&path).unwrap();
+            assert_eq!((file.bytes, file.mapped), (length, mapped));
+            assert!(bytes.len() as u64 == length && bytes.iter().all(|&b| b == 7));
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(open(dir.path()).err().unwrap().what.contains("regular file"));
+        assert!(open(&dir.path().join("absent")).err().unwrap().place.ends_with("absent"));
+    }
+}
