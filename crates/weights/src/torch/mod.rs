@@ -4,6 +4,9 @@
 //! say what it is, the pickle of the tensors, a pickle with the keys of the storages, then each storage with its length.
 //! A pickle is a program; ours is run by an interpreter that knows only what tensors need and executes nothing.
 
+mod calls;
+mod machine;
+mod object;
 mod pickle;
 mod zip;
 
@@ -16,9 +19,11 @@ use crate::Dtype;
 use crate::checkpoint::{Entry, Format, Parsed, Part};
 use crate::cursor::{Cursor, DAMAGED};
 use crate::file::Bytes;
+use crate::json::twice;
 use crate::metadata::{Array, Metadata, Value};
 use crate::view::View;
-use pickle::{Object, Pickle, Storage};
+use object::{Object, Storage, Tensor};
+use pickle::Pickle;
 
 /// The first bytes of a zip archive.
 pub(crate) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
@@ -134,6 +139,12 @@ fn tensors(place: &str, pickle: &Pickle, homes: &HashMap<String, Home>) -> Resul
         Some(Object::Dict(inner)) if has_tensors(inner) => Some((key, inner)),
         _ => None,
     });
+    // One long name could stand a million times in a short program: no name is copied before each is known to come once.
+    for dict in [Some(top), wrapped.map(|(_, inner)| inner)].into_iter().flatten() {
+        if let Some(name) = twice(dict.iter().filter_map(|&(key, _)| pickle.text(key))) {
+            return Err(Error::new(place, format!("key `{name}` comes twice"), "write the weights again"));
+        }
+    }
     let mut ignored = Vec::new();
     let state = match wrapped {
         None => top,
@@ -155,7 +166,8 @@ fn tensors(place: &str, pickle: &Pickle, homes: &HashMap<String, Home>) -> Resul
         }
     }
     if entries.is_empty() && !state.is_empty() {
-        let what = format!("holds no tensors under any name, only {}", ignored.join(", "));
+        let some = ignored.iter().take(8).map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        let what = format!("holds no tensors, only {} other values: {some}", ignored.len());
         return Err(Error::new(place, what, "save the state_dict of the model"));
     }
     let mut metadata = Metadata::new(place);
@@ -168,7 +180,7 @@ fn tensors(place: &str, pickle: &Pickle, homes: &HashMap<String, Home>) -> Resul
 fn entry(
     place: &str,
     name: &str,
-    tensor: &pickle::Tensor,
+    tensor: &Tensor,
     pickle: &Pickle,
     homes: &HashMap<String, Home>,
 ) -> Result<(Entry, Part)> {
