@@ -21,6 +21,11 @@ impl Fail {
         Self { message: format!("{place}: {what}"), hint: hint.into(), code: 1 }
     }
 
+    /// What is wrong, without the hint.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Tells the person on stderr.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("error: {}", self.message);
@@ -31,8 +36,8 @@ impl Fail {
     }
 }
 
-impl From<qkv_model::Error> for Fail {
-    fn from(error: qkv_model::Error) -> Self {
+impl From<qkv_base::Error> for Fail {
+    fn from(error: qkv_base::Error) -> Self {
         Self::usage(error.to_string(), error.hint)
     }
 }

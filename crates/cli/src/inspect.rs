@@ -1,6 +1,7 @@
 //! `qkv inspect`: what a network is made of. The network is put together from its spec with lazy parameters and walked,
 //! so the numbers are those of the real thing and nothing is allocated: GPT-3 takes as long as a tiny model.
 
+mod file;
 mod numbers;
 mod tree;
 mod words;
@@ -13,6 +14,7 @@ use qkv_model::presets::{self, Preset};
 use qkv_model::spec::{self, Shape, Spec};
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use tree::Part;
 
 #[derive(clap::Args)]
@@ -21,35 +23,96 @@ use tree::Part;
   qkv inspect --preset gpt2                    tree, facts, memory and arithmetic
   qkv inspect --preset t5-base --depth 5       down to every matrix
   qkv inspect --preset llama3-8b --length 8192 the cache and the arithmetic of a long text
-  qkv inspect --preset bert-large --json       the same for a program")]
+  qkv inspect --preset bert-large --json       the same for a program
+  qkv inspect bert/                            a model on disk: the same, and its files, types and tokenizer
+  qkv inspect model.gguf --tensors             every tensor with its shape and type
+  qkv inspect bert/ --diff roberta-like        two networks side by side (paths or presets)")]
 pub(crate) struct Args {
+    /// A model on disk: a directory, or a safetensors, PyTorch or GGUF file
+    #[arg(conflicts_with = "preset")]
+    path: Option<PathBuf>,
     /// A known architecture, such as `gpt2` or `bert-large`; left out, all are listed
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Tokens of a sequence, for cache and arithmetic; left out, 512 or as many as the network can read
-    #[arg(long, value_name = "N", requires = "preset")]
+    #[arg(long, value_name = "N")]
     length: Option<usize>,
     /// How many levels of the tree are shown
-    #[arg(long, value_name = "D", default_value_t = 2, requires = "preset")]
+    #[arg(long, value_name = "D", default_value_t = 2)]
     depth: usize,
+    /// Every tensor of the file with its shape and type
+    #[arg(long, requires = "path")]
+    tensors: bool,
+    /// Another model or preset, to see the two side by side
+    #[arg(long, value_name = "OTHER")]
+    diff: Option<String>,
     /// One line of JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let Some(name) = &args.preset else { return list(args.json) };
-    let preset = presets::find(name).map_err(|nearest| {
-        let hint = format!("did you mean `{nearest}`? `qkv inspect` lists all presets");
-        Fail::usage(format!("there is no preset `{name}`"), hint)
-    })?;
     if args.depth == 0 {
         return Err(Fail::usage("--depth must not be 0", "use 1 or more"));
     }
+    let one = match (&args.path, &args.preset) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(name)) => name.clone(),
+        (None, None) if args.length.is_some() || args.diff.is_some() => {
+            return Err(Fail::usage("nothing to look at was named", "give a path, or --preset NAME"));
+        }
+        (None, None) => return list(args.json),
+    };
+    if let Some(other) = &args.diff {
+        return diff(&one, other, args.json);
+    }
+    if let Some(path) = &args.path {
+        return file::run(path, args);
+    }
+    let preset = preset(&one)?;
     let spec = preset.spec();
-    let length = length(args.length, name, &spec)?;
-    let report = Report::of(preset, &spec, length, args.depth)?;
+    let length = length(args.length, preset.name, &spec)?;
+    let report = Report::of(preset.name, preset.about, &spec, length, args.depth)?;
     say(if args.json { json(&report)? } else { report.page() })
+}
+
+fn preset(name: &str) -> Result<&'static Preset, Fail> {
+    presets::find(name).map_err(|nearest| {
+        let hint = format!("did you mean `{nearest}`? `qkv inspect` lists all presets");
+        Fail::usage(format!("there is no preset `{name}`"), hint)
+    })
+}
+
+/// Two networks side by side: every choice, marked where they differ.
+fn diff(one: &str, other: &str, as_json: bool) -> Result<(), Fail> {
+    let spec = |name: &str| match Path::new(name).exists() {
+        true => file::spec(Path::new(name)),
+        false => Ok(preset(name)?.spec()),
+    };
+    let (a, b) = (spec(one)?, spec(other)?);
+    let size = |s: &Spec| Ok::<_, Fail>(words::Fact { what: "parameters", words: grouped(Count::of(s, 1)?.total()) });
+    let facts = |s: &Spec| Ok::<_, Fail>(std::iter::once(size(s)?).chain(words::facts(s)).collect::<Vec<_>>());
+    let (a, b) = (facts(&a)?, facts(&b)?);
+    // A pair has lines that others have not: put them side by side by name.
+    let mut names: Vec<&str> = a.iter().map(|f| f.what).collect();
+    names.extend(b.iter().map(|f| f.what).filter(|n| !a.iter().any(|f| f.what == *n)));
+    names.dedup();
+    let all = |facts: &[words::Fact], name: &str| {
+        facts.iter().filter(|f| f.what == name).map(|f| f.words.clone()).collect::<Vec<_>>().join("; ")
+    };
+    let rows: Vec<(&str, String, String)> = names.iter().map(|n| (*n, all(&a, n), all(&b, n))).collect();
+    if as_json {
+        let row = |(what, a, b): &(&str, String, String)| serde_json::json!({"what": what, "one": a, "other": b, "same": a == b});
+        return say(json(&rows.iter().map(row).collect::<Vec<_>>())?);
+    }
+    let mut page = format!("  {:<14} {one}  |  {other}", "");
+    for (what, a, b) in &rows {
+        page += &match a == b {
+            true => format!("\n  {what:<14} {a}"),
+            false => format!("\n≠ {what:<14} {a}\n  {:<14} {b}", ""),
+        };
+    }
+    say(page)
 }
 
 /// Every preset with its size.
@@ -99,8 +162,8 @@ fn length(asked: Option<usize>, name: &str, spec: &Spec) -> Result<usize, Fail> 
 /// Everything that is said about a network.
 #[derive(Serialize)]
 struct Report {
-    preset: &'static str,
-    about: &'static str,
+    preset: String,
+    about: String,
     parameters: u64,
     width: usize,
     vocabulary: Option<usize>,
@@ -158,7 +221,7 @@ struct Work {
 }
 
 impl Report {
-    fn of(preset: &Preset, spec: &Spec, length: usize, depth: usize) -> Result<Self, Fail> {
+    fn of(name: &str, about: &str, spec: &Spec, length: usize, depth: usize) -> Result<Self, Fail> {
         let count = Count::of(spec, length)?;
         let size = |stack: &spec::Stack| {
             let heads = stack.heads(spec.width);
@@ -180,8 +243,8 @@ impl Report {
             Cache { per_token, per_source_token, tokens: length, total }
         });
         Ok(Self {
-            preset: preset.name,
-            about: preset.about,
+            preset: name.into(),
+            about: about.into(),
             parameters: count.total(),
             width: spec.width,
             vocabulary: spec.vocabulary(),

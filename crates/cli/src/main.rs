@@ -1,8 +1,17 @@
 //! `qkv`: the Transformer, whole. One verb per job; data on stdout, talk on stderr.
 
+mod answer;
 mod bench;
+mod classify;
+mod convert;
+mod embed;
 mod fail;
+mod fill;
+mod image;
 mod inspect;
+mod logits;
+mod model;
+mod tag;
 
 use clap::{Parser, Subcommand};
 use fail::Fail;
@@ -28,6 +37,22 @@ struct Cli {
 enum Verb {
     /// Show what a network is made of: tree, parameters, memory and arithmetic, without allocating it
     Inspect(inspect::Args),
+    /// Run a model once and print everything it computes, under Hugging Face's names
+    Logits(logits::Args),
+    /// Turn a model from one format into another: Hugging Face, GGUF, PyTorch
+    Convert(convert::Args),
+    /// One vector for each text, for search and comparison
+    Embed(embed::Args),
+    /// Fill the gaps of a text with a masked language model
+    Fill(fill::Args),
+    /// Which class a text belongs to
+    Classify(classify::Args),
+    /// Label words and find names, places, dates
+    Tag(tag::Args),
+    /// Answer a question with a part of a text
+    Answer(answer::Args),
+    /// What is in a picture
+    Image(image::Args),
     /// Measure speed: a training step, or each kernel beside burn's own operation
     Bench(bench::Args),
 }
@@ -46,6 +71,14 @@ fn main() -> ExitCode {
     }
     let done = match cli.verb {
         Verb::Inspect(args) => inspect::run(&args),
+        Verb::Logits(args) => logits::run(&args),
+        Verb::Convert(args) => convert::run(&args),
+        Verb::Embed(args) => embed::run(&args),
+        Verb::Fill(args) => fill::run(&args),
+        Verb::Classify(args) => classify::run(&args),
+        Verb::Tag(args) => tag::run(&args),
+        Verb::Answer(args) => answer::run(&args),
+        Verb::Image(args) => image::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     match done {

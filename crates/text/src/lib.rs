@@ -10,6 +10,7 @@ mod compare;
 mod door;
 mod explain;
 mod gguf;
+mod gguf_out;
 mod load;
 mod marian;
 mod recipe;
