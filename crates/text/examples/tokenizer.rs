@@ -1,7 +1,8 @@
-//! Trains a tokenizer, or encodes the lines of a file: what `tests/check_with_transformers.py` and `tests/speed.py` call.
+//! Trains a tokenizer, or encodes the lines of a file: for `tests/check_with_transformers.py` and `tests/speed.py`.
 //!
 //!     cargo run --release -p qkv-text --example tokenizer -- train bpe gpt2 16000 lines.txt out
 //!     cargo run --release -p qkv-text --example tokenizer -- encode out lines.txt        (ids of each line, as JSON)
+//!     cargo run --release -p qkv-text --example tokenizer -- convert model out           (any format to tokenizer.json)
 //!     cargo run --release -p qkv-text --example tokenizer -- gguf vocab.json lines.txt   (a GGUF vocabulary, dumped)
 
 use qkv_base::{Error, Result};
@@ -9,7 +10,7 @@ use qkv_text::{GgufVocab, Kind, Shape, Tokenizer, TrainSpec, train};
 use std::io::{BufRead, BufReader, Write};
 use std::time::Instant;
 
-const USAGE: &str = "train KIND SHAPE VOCAB FILE OUT; encode TOKENIZER FILE; gguf DUMP FILE";
+const USAGE: &str = "train KIND SHAPE VOCAB FILE OUT; encode TOKENIZER FILE; convert TOKENIZER OUT; gguf DUMP FILE";
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -17,6 +18,7 @@ fn main() {
     let done = match words.as_slice() {
         ["train", kind, shape, vocab, file, out] => learn(kind, shape, vocab, file, out),
         ["encode", tokenizer, file] => Tokenizer::load(tokenizer).and_then(|t| encode(&t, file)),
+        ["convert", tokenizer, out] => Tokenizer::load(tokenizer).and_then(|t| t.save(out)),
         ["gguf", dump, file] => gguf(dump).and_then(|t| encode(&t, file)),
         _ => Err(Error::new("arguments", "not understood", USAGE)),
     };

@@ -1,4 +1,4 @@
-//! The vocabulary of a GGUF file as a tokenizer: `gpt2` (byte-level BPE), `llama` (SentencePiece) and `bert` (WordPiece).
+//! The vocabulary of a GGUF file as a tokenizer: `gpt2` (byte-level BPE), `llama` (SentencePiece), `bert` (WordPiece).
 //!
 //! GGUF does not say how text is split into words, only the name of a rule (`tokenizer.ggml.pre`); the rules are
 //! llama.cpp's, one row each in [`RULES`].
