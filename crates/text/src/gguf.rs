@@ -1,4 +1,4 @@
-//! The vocabulary of a GGUF file as a tokenizer: `gpt2` (byte-level BPE), `llama` (SentencePiece) and `bert` (WordPiece).
+//! The vocabulary of a GGUF file as a tokenizer: `gpt2` (byte-level BPE), `llama` (SentencePiece), `bert` (WordPiece).
 //!
 //! GGUF does not say how text is split into words, only the name of a rule (`tokenizer.ggml.pre`); the rules are
 //! llama.cpp's, one row each in [`RULES`].
@@ -8,10 +8,12 @@ use crate::special::Said;
 use crate::spm;
 use crate::tokenizer::Tokenizer;
 use qkv_base::{Error, Result, nearest};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// What a GGUF file says under `tokenizer.*`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct GgufVocab {
     /// `tokenizer.ggml.model`: gpt2, llama or bert
     pub model: String,

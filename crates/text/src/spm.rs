@@ -203,7 +203,7 @@ impl SpmModel {
     }
 }
 
-/// A BPE model whose merges are ordered by the score of what they make: every cut of a piece into two pieces is a merge.
+/// A BPE model whose merges are ordered by the score of what they make; every cut of a piece in two pieces is a merge.
 pub(crate) fn bpe_by_score(pieces: &[(&str, f32, bool)], unknown: Option<&str>, byte_fallback: bool) -> Value {
     let ids: HashMap<&str, usize> = pieces.iter().enumerate().map(|(i, (p, _, _))| (*p, i)).collect();
     let mut merges: Vec<(f32, &str, &str)> = Vec::new();

@@ -14,7 +14,8 @@ use qkv_base::{Error, Result};
 /// let spec = TrainSpec { vocab_size: 257, ..TrainSpec::new(Kind::Bpe) };
 /// let tokenizer = train(["a".to_string()], &spec, &mut |_| {})?.tokenizer;
 /// let mut stream = StreamDecoder::new(&tokenizer, true);
-/// let parts: Vec<String> = tokenizer.encode("è!", true)?.ids.iter().map(|id| stream.push(*id)).collect::<Result<_, _>>()?;
+/// let ids = tokenizer.encode("è!", true)?.ids;
+/// let parts: Vec<String> = ids.iter().map(|id| stream.push(*id)).collect::<Result<_, _>>()?;
 /// assert_eq!(parts, ["", "è", "!"]); // è is two bytes, and half of it is nothing yet
 /// assert_eq!(stream.finish()?, "");
 /// # Ok::<(), qkv_base::Error>(())
@@ -86,7 +87,7 @@ impl<'a> StreamDecoder<'a> {
         };
         let new = new.to_string();
         let recent = self.decode(self.context)?;
-        // Only text that begins with a letter or sign holds its ground when more follows: a space may have been cut off.
+        // Only text that begins with a letter or sign holds its ground when more follows: a space may be cut off.
         if !new.is_empty() && recent.starts_with(|c: char| !c.is_whitespace()) {
             self.ids.drain(..self.context);
             self.told = recent;

@@ -71,6 +71,15 @@ def main():
                 failed += wrong
                 print(f"{kind:9} {shape:6} model_type {model_type}: {len(lines) - wrong} of {len(lines)} lines the same"
                       f" ({type(theirs).__name__}, eos {theirs.eos_token}, pad {theirs.pad_token})")
+        for name in ("gpt2", "bert", "t5", "llama", "marian"):
+            # Any format, loaded and saved here, loaded there.
+            data, out = Path(__file__).resolve().parent / "data" / name, tmp / f"saved-{name}"
+            run("convert", data, out)
+            theirs = AutoTokenizer.from_pretrained(out)
+            rows = run("encode", data, test).splitlines()
+            wrong = sum(json.loads(row)["ids"] != theirs(line)["input_ids"] for line, row in zip(lines, rows, strict=True))
+            failed += wrong
+            print(f"{name} saved: {len(lines) - wrong} of {len(lines)} lines the same ({type(theirs).__name__})")
         for kind, rule in [("unigram", "nmt_nfkc"), ("unigram", "nmt_nfkc_cf"), ("bpe", "nmt_nfkc"), ("bpe", "identity")]:
             prefix = tmp / f"spm-{kind}-{rule}"
             prefix.mkdir()

@@ -1,8 +1,8 @@
-//! Byte-pair encoding (Sennrich et al. 2016): join the pair that comes most often; again, until there are pieces enough.
+//! Byte-pair encoding (Sennrich et al. 2016): join the pair that comes most often; again, until pieces are enough.
 //!
 //! Counts are kept, not recounted: joining a·b in `… l a b r …` takes one from (l,a) and (b,r), gives one to (l,ab)
-//! and (ab,r). A heap offers the most frequent pair; an offer that has aged is corrected when it comes up. Equal counts:
-//! the pair with the smaller ids first.
+//! and (ab,r). A heap offers the most frequent pair; an offer that has aged is corrected when it comes up. Of equal
+//! counts, the pair with the smaller ids comes first.
 
 use super::Progress;
 use rustc_hash::FxHashMap;
