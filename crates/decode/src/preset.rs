@@ -95,7 +95,8 @@ impl Preset {
     /// );
     /// ```
     pub fn with(self, flags: &[&str]) -> Result<Chain> {
-        let (flags, pick) = sort_flags(flags)?;
+        let (mut flags, pick) = sort_flags(flags)?;
+        after_forced_bos(&mut flags);
         let order = self.order();
         let mut steps = Vec::new();
         let mut used = vec![false; flags.len()];
@@ -195,6 +196,15 @@ impl Flag<'_> {
     }
 }
 
+/// Where the first new token is forced, the answer begins with the second.
+fn after_forced_bos(flags: &mut [Flag]) {
+    let forced = flags.iter().any(|flag| flag.sheet.name == "forced_bos");
+    let begin = flags.iter_mut().find(|flag| flag.sheet.name == "suppress_begin" && flag.words.len() == 1);
+    if let (true, Some(begin)) = (forced, begin) {
+        begin.words.push("after=1");
+    }
+}
+
 /// Steps and the pick apart; nothing is said twice.
 fn sort_flags<'a>(flags: &[&'a str]) -> Result<(Vec<Flag<'a>>, Pick)> {
     let mut steps: Vec<Flag> = Vec::new();
@@ -256,6 +266,10 @@ mod tests {
         assert_eq!(
             chain(Preset::Hf, &["suppress 3", "repetition_penalty 1.2", "bad_words 4", "forced_bos 5", "top_k 0"]),
             "repetition_penalty 1.2, bad_words 4, forced_bos 5, suppress 3, top_k 0, random"
+        );
+        assert_eq!(
+            chain(Preset::Hf, &["suppress_begin 3", "forced_bos 5"]),
+            "forced_bos 5, suppress_begin 3 after=1, top_k 50, random"
         );
         // What a flag leaves open stays the tool's: KoboldCpp looks back over 320 tokens, llama.cpp over all.
         assert_eq!(

@@ -16,7 +16,7 @@ step! {
     about "tokens that do not begin the answer", off "an empty list forbids nothing", example "suppress_begin 3|4|5",
     {
         ids: Vec<u32>, in Ids, "the tokens";
-        after: usize = "0", in Whole(0), "how many new tokens stand before the beginning; 1 after a forced_bos";
+        after: usize = "0", in Whole(0), "new tokens that follow a lone start token before the beginning: 1 with a forced_bos";
     }
 }
 
@@ -32,7 +32,8 @@ impl Transform for Suppress {
 
 impl Transform for SuppressBegin {
     fn apply(&self, row: &mut Row, said: &Said) {
-        if said.generated.len() == self.after {
+        let after = if said.prompt.len() == 1 { self.after } else { 0 };
+        if said.generated.len() == after {
             row.forbid(self.ids.iter().copied());
         }
     }
@@ -56,6 +57,9 @@ mod tests {
         let begin = |after| SuppressBegin::new(vec![0], after).unwrap();
         logits(begin(0), &said(&[]), &x, &[NO, 2.0, NO]);
         logits(begin(0), &said(&[1]), &x, &x);
+        logits(begin(1), &said(&[]), &x, &x);
         logits(begin(1), &said(&[1]), &x, &[NO, 2.0, NO]);
+        // A longer prompt has its forced_bos, if any, behind it.
+        logits(begin(1), &Said { prompt: &[0, 0], ..Said::default() }, &x, &[NO, 2.0, NO]);
     }
 }

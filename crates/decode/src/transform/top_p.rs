@@ -1,7 +1,7 @@
 //! Top-p, the nucleus (Holtzman et al. 2020): the fewest tokens whose probabilities sum to p or more stay.
 //!
 //! From the most probable down, tokens stay until the sum reaches p; the one that reaches it stays too, so one always
-//! stays. Among equals the lower id comes first.
+//! stays. Among equals the lower id comes first (the other tools leave that to the luck of their sorts).
 
 use super::{Said, Transform, sheet::step};
 use crate::row::Row;
