@@ -165,14 +165,19 @@ impl Example {
         let colour = if *channels == 1 { image::ExtendedColorType::L8 } else { image::ExtendedColorType::Rgb8 };
         let mut out = Cursor::new(Vec::new());
         let encoder = image::codecs::png::PngEncoder::new(&mut out);
-        image::ImageEncoder::write_image(encoder, pixels, *width as u32, *height as u32, colour)
-            .map_err(|e| Error::new("PNG picture", e.to_string(), "check that width × height × channels pixels are given"))?;
+        image::ImageEncoder::write_image(encoder, pixels, *width as u32, *height as u32, colour).map_err(|e| {
+            Error::new("PNG picture", e.to_string(), "check that width × height × channels pixels are given")
+        })?;
         Ok(out.into_inner())
     }
 }
 
 fn wrong(form: &str, needs: &str) -> Error {
-    Error::new("built-in corpus", format!("{form} cannot hold this example"), format!("it is for {needs}; use TSV or JSON"))
+    Error::new(
+        "built-in corpus",
+        format!("{form} cannot hold this example"),
+        format!("it is for {needs}; use TSV or JSON"),
+    )
 }
 
 #[cfg(test)]
@@ -197,7 +202,8 @@ mod tests {
 
     #[test]
     fn tagged_words_are_columns() {
-        let example = Example::Tagged { words: vec!["Anna".into(), "ran".into()], tags: vec!["B-PER".into(), "O".into()] };
+        let example =
+            Example::Tagged { words: vec!["Anna".into(), "ran".into()], tags: vec!["B-PER".into(), "O".into()] };
         assert_eq!(example.conll().unwrap(), "Anna\tB-PER\nran\tO\n\n");
         let error = Example::Text("x".into()).conll().unwrap_err();
         assert_eq!(error.hint, "it is for tagged words; use TSV or JSON");

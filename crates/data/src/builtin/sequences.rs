@@ -44,7 +44,8 @@ fn letters(draw: &mut Draw) -> Vec<u8> {
 fn number(draw: &mut Draw) -> u64 {
     let long = draw.chance(10);
     draw.novel |= long;
-    let digits = if long { draw.between(DIGITS + 1, DIGITS + 2) } else { draw.weighted(&[(1, 1), (3, 2), (6, 3), (6, 4)]) };
+    let digits =
+        if long { draw.between(DIGITS + 1, DIGITS + 2) } else { draw.weighted(&[(1, 1), (3, 2), (6, 3), (6, 4)]) };
     let low = if digits == 1 { 0 } else { 10usize.pow(digits as u32 - 1) };
     draw.between(low, 10usize.pow(digits as u32) - 1) as u64
 }
@@ -83,7 +84,7 @@ mod tests {
             }
             for (source, target) in pairs(Corpus::Add, split) {
                 let (a, b) = source.split_once(" + ").unwrap();
-                assert_eq!(a.parse::<u64>().unwrap() + b.parse::<u64>().unwrap(), target.parse().unwrap());
+                assert_eq!(a.parse::<u64>().unwrap() + b.parse::<u64>().unwrap(), target.parse::<u64>().unwrap());
             }
         }
     }
@@ -92,7 +93,9 @@ mod tests {
     fn only_the_compositional_split_is_long() {
         for split in Split::ALL {
             let long = |length| length > LONGEST;
-            assert!(pairs(Corpus::Sort, split).all(|(s, _)| long(s.split(' ').count()) == (split == Split::Compositional)));
+            assert!(
+                pairs(Corpus::Sort, split).all(|(s, _)| long(s.split(' ').count()) == (split == Split::Compositional))
+            );
             let digits = |source: &str| source.split(" + ").map(str::len).max().unwrap();
             assert!(pairs(Corpus::Add, split).all(|(s, _)| (digits(&s) > DIGITS) == (split == Split::Compositional)));
         }

@@ -15,7 +15,7 @@ pub(in super::super) struct Adjective {
 
 const PEOPLE: &[Kind] = &[Kind::Person, Kind::Kin];
 const HUMAN: &[Kind] = &[Kind::Person];
-const FOOD: &[Kind] = &[Kind::Food, Kind::Mass, Kind::Drink];
+const FOOD: &[Kind] = &[Kind::Food, Kind::Mass];
 const COLOURED: &[Kind] = &[Kind::Cloth, Kind::Car, Kind::Fragile, Kind::Opening, Kind::Furniture, Kind::Ride];
 const SIZED: &[Kind] = &[
     Kind::Animal,
@@ -31,8 +31,13 @@ const SIZED: &[Kind] = &[
     Kind::Place(At::Stop),
     Kind::Place(At::Open),
 ];
-const PLACES: &[Kind] =
-    &[Kind::Place(At::Room), Kind::Place(At::House), Kind::Place(At::Fair), Kind::Place(At::Stop), Kind::Place(At::Open)];
+const PLACES: &[Kind] = &[
+    Kind::Place(At::Room),
+    Kind::Place(At::House),
+    Kind::Place(At::Fair),
+    Kind::Place(At::Stop),
+    Kind::Place(At::Open),
+];
 const BUILT: &[Kind] = &[Kind::Place(At::House), Kind::Place(At::Fair)];
 const MADE: &[Kind] = &[
     Kind::Text,
@@ -94,8 +99,8 @@ pub(in super::super) static ADJECTIVES: &[Adjective] = &[
     adjective("long", "lungo", false, "लंबा", SAID),
     adjective("tall", "alto", false, "लंबा", HUMAN),
     adjective("fresh", "fresco", false, "ताज़ा", FOOD),
-    adjective("hot", "caldo", false, "गरम", &[Kind::Drink, Kind::Mass]),
-    adjective("cold", "freddo", false, "ठंडा", &[Kind::Drink, Kind::Mass]),
+    adjective("hot", "caldo", false, "गरम", &[Kind::Drink]),
+    adjective("cold", "freddo", false, "ठंडा", &[Kind::Drink]),
     adjective("sweet", "dolce", false, "मीठा", &[Kind::Food]),
     adjective("expensive", "costoso", false, "महँगा", PRICED),
     adjective("cheap", "economico", false, "सस्ता", PRICED),

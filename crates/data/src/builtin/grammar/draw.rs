@@ -7,7 +7,9 @@ use super::super::draw::Draw;
 use super::adjectives::{ADJECTIVES, Adjective};
 use super::nouns::{At, CITIES, Kind, NAMES, NOUNS, Noun};
 use super::verbs::{Frame, MANNERS, Mark, OFTEN, TIMES, VERBS, Verb};
-use super::{Ask, Clause, Deed, Determiner, Link, Modal, Np, Often, Phrase, Predicate, Pronoun, Sentence, Tense, Where};
+use super::{
+    Ask, Clause, Deed, Determiner, Link, Modal, Np, Often, Phrase, Predicate, Pronoun, Sentence, Tense, Where,
+};
 use std::sync::LazyLock;
 
 /// The sentence that `draw` gives.
@@ -27,9 +29,19 @@ pub(in super::super) fn sentence(draw: &mut Draw) -> Sentence {
 
 /// A short statement, to stand beside another.
 fn half(draw: &mut Draw) -> Clause {
+    let known = draw.novel;
     let mut clause = if draw.chance(75) { doing(draw, false) } else { being(draw) };
     clause.ask = Ask::Nothing;
+    // There is no room for "sir" here, and without it "you" is a friend: draw again.
+    if polite(&clause.subject) {
+        draw.novel = known;
+        return half(draw);
+    }
     clause
+}
+
+fn polite(subject: &Np) -> bool {
+    matches!(subject, Np::Pronoun(Pronoun::Sir | Pronoun::Madam))
 }
 
 /// Nouns, adjectives and verbs by kind, looked up once.
@@ -46,10 +58,8 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
             None => by_kind.push((noun.kind, vec![noun])),
         }
     }
-    let fitting = by_kind
-        .iter()
-        .map(|(kind, _)| (*kind, ADJECTIVES.iter().filter(|a| a.of.contains(kind)).collect()))
-        .collect();
+    let fitting =
+        by_kind.iter().map(|(kind, _)| (*kind, ADJECTIVES.iter().filter(|a| a.of.contains(kind)).collect())).collect();
     Index { by_kind, fitting }
 });
 
@@ -110,7 +120,7 @@ fn person(draw: &mut Draw) -> Np {
 /// Somebody's brother. `owner` is who is speaking of his own.
 fn relative(draw: &mut Draw, owner: Option<Pronoun>) -> Np {
     let noun = any(draw, &[Kind::Kin, Kind::Elder]);
-    let polite = matches!(owner, Some(Pronoun::Sir | Pronoun::Madam));
+    let polite = owner.is_some_and(|own| polite(&Np::Pronoun(own)));
     let determiner = match (owner, draw.below(100)) {
         (Some(own), 0..60) => Determiner::Poss(own),
         (None, 0..75) => Determiner::Poss(draw.pick(&[
@@ -178,7 +188,7 @@ fn determiner(draw: &mut Draw, noun: &Noun, owner: Option<Pronoun>) -> Determine
         (_, 44..70) => Determiner::A,
         (_, 70..77) => Determiner::This,
         (_, 77..84) => Determiner::That,
-        (Kind::Tree | Kind::Opening, 84..90) => Determiner::The,
+        (Kind::Tree | Kind::Opening | Kind::Person, 84..90) => Determiner::The,
         (_, 84..90) => Determiner::Of(&NAMES[draw.below(NAMES.len())]),
         (_, 90..97) => Determiner::Count(draw.between(2, 5)),
         _ => Determiner::Many,
@@ -251,7 +261,9 @@ fn tense(draw: &mut Draw, verb: &Verb) -> Tense {
 }
 
 fn ask(draw: &mut Draw, verb: &Verb, subject: &Np, modal: Option<Modal>) -> Ask {
-    let addressed = matches!(subject, Np::Pronoun(Pronoun::Sir | Pronoun::Madam));
+    if *subject == Np::Pronoun(Pronoun::I) {
+        return Ask::Nothing; // nobody asks what he does himself
+    }
     let pronoun = matches!(subject, Np::Pronoun(_));
     let alone = matches!(verb.frame, Frame::Alone | Frame::Goal);
     let asked = draw.weighted(&[
@@ -263,9 +275,11 @@ fn ask(draw: &mut Draw, verb: &Verb, subject: &Np, modal: Option<Modal>) -> Ask 
         (3, Ask::When),
     ]);
     match asked {
-        Ask::Who if addressed || modal.is_some() => Ask::Whether,
+        Ask::Who if polite(subject) || modal.is_some() => Ask::Whether,
         // Things only, and only where Hindi leaves them unmarked.
-        Ask::What if !matches!(verb.frame, Frame::Object(kinds) if things(kinds)) || verb.mark != Mark::Object => Ask::Nothing,
+        Ask::What if !matches!(verb.frame, Frame::Object(kinds) if things(kinds)) || verb.mark != Mark::Object => {
+            Ask::Nothing
+        }
         // A subject after a long object is heavy in Italian.
         Ask::Where | Ask::When if verb.stative || !(alone || pronoun) => Ask::Nothing,
         other => other,
@@ -394,8 +408,8 @@ fn statement(subject: Np, predicate: Predicate, tense: Tense) -> Clause {
     Clause { subject, predicate, tense, negative: false, ask: Ask::Nothing, time: None, place: None }
 }
 
-fn whether(draw: &mut Draw) -> Ask {
-    if draw.chance(15) { Ask::Whether } else { Ask::Nothing }
+fn whether(draw: &mut Draw, subject: &Np) -> Ask {
+    if *subject != Np::Pronoun(Pronoun::I) && draw.chance(15) { Ask::Whether } else { Ask::Nothing }
 }
 
 /// Somebody or something is big, or somewhere.
@@ -410,14 +424,16 @@ fn being(draw: &mut Draw) -> Clause {
         located(draw, tense)
     };
     clause.negative = draw.chance(18);
-    clause.ask = whether(draw);
+    clause.ask = whether(draw, &clause.subject);
     clause
 }
 
 /// A subject, the kind whose adjectives suit it, and its word.
 fn described(draw: &mut Draw) -> (Np, Kind, &'static str) {
     if draw.chance(40) {
+        let known = draw.novel;
         let subject = person(draw);
+        draw.novel = known; // an adjective that is put aside combines with nothing
         let word = match subject {
             Np::Phrase(p) => p.noun.en,
             _ => "",
@@ -499,7 +515,7 @@ fn existing(draw: &mut Draw) -> Clause {
     let tense = draw.weighted(&STATES[..2]);
     let subject = Np::Phrase(Phrase { determiner, noun, adjective, plural });
     let mut clause = statement(subject, Predicate::Exists(place), tense);
-    clause.ask = whether(draw);
+    clause.ask = whether(draw, &clause.subject);
     clause
 }
 
@@ -517,7 +533,7 @@ fn having(draw: &mut Draw) -> Clause {
     let tense = draw.weighted(&STATES);
     let mut clause = statement(subject, Predicate::Has(Phrase { determiner, noun, adjective, plural }), tense);
     clause.negative = determiner == Determiner::A && draw.chance(15);
-    clause.ask = whether(draw);
+    clause.ask = whether(draw, &clause.subject);
     clause
 }
 
@@ -534,6 +550,6 @@ fn liking(draw: &mut Draw) -> Clause {
     let tense = draw.weighted(&[(4, Tense::Present), (1, Tense::UsedTo)]);
     let mut clause = statement(subject, Predicate::Likes(what), tense);
     clause.negative = draw.chance(20);
-    clause.ask = whether(draw);
+    clause.ask = whether(draw, &clause.subject);
     clause
 }

@@ -2,7 +2,8 @@
 
 use super::nouns::{At, Kind};
 use super::{
-    Ask, Clause, Deed, Determiner, Link, Modal, Noun, Np, Phrase, Predicate, Pronoun, Sentence, Tense, Where, finish, line,
+    Ask, Clause, Deed, Determiner, Link, Modal, Noun, Np, Phrase, Predicate, Pronoun, Sentence, Tense, Where, finish,
+    line,
 };
 
 /// The sentence in English.
@@ -71,6 +72,7 @@ fn order(c: &Clause, subject: &str, (aux, main): (&str, String), rest: &[&str]) 
     let not = if c.negative { "not" } else { "" };
     let rest = line(rest);
     match c.ask {
+        Ask::Nothing if aux == "can" && c.negative => line(&[subject, "cannot", &main, &rest]),
         Ask::Nothing => line(&[subject, aux, not, &main, &rest]),
         Ask::Who => line(&["who", aux, not, &main, &rest]),
         Ask::Whether => line(&[aux, subject, not, &main, &rest]),

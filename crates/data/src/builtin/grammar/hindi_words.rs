@@ -43,7 +43,13 @@ pub(super) fn noun(noun: &Noun, case: Case, plural: bool) -> String {
     let oblique = case == Case::Oblique;
     let with = |end: &str, new: &str| format!("{}{new}", word.strip_suffix(end).unwrap_or(word));
     match (noun.hi_gender, plural) {
-        (M, _) if noun.class == Class::Fixed => if plural && oblique { format!("{word}ओं") } else { word.to_owned() },
+        (M, _) if noun.class == Class::Fixed => {
+            if plural && oblique {
+                format!("{word}ओं")
+            } else {
+                word.to_owned()
+            }
+        }
         (M, true) if oblique && word.ends_with('ा') => with("ा", "ों"),
         (M, _) if word.ends_with("या") && (oblique || plural) => with("या", "ए"),
         (M, _) if word.ends_with('ा') && (oblique || plural) => with("ा", "े"),
@@ -273,7 +279,11 @@ pub(super) fn perfective(stem: &str, a: Agreement) -> String {
     if !forms[which].is_empty() {
         return forms[which].to_owned();
     }
-    let endings = if stem.ends_with(['ा', 'ो', 'आ']) { ["या", "ए", "ई", "ईं"] } else { ["ा", "े", "ी", "ीं"] };
+    let endings = if stem.ends_with(['ा', 'ो', 'आ']) {
+        ["या", "ए", "ई", "ईं"]
+    } else {
+        ["ा", "े", "ी", "ीं"]
+    };
     format!("{stem}{}", endings[which])
 }
 
@@ -350,7 +360,10 @@ mod tests {
             let all = [I, YOU, third(false, M), third(true, M), third(false, F)];
             assert_eq!(all.map(|a| future(stem, a)).join(" "), forms);
         }
-        assert_eq!([future("हो", third(false, F)), future("हो", third(true, M)), future("हो", YOU)], ["होगी", "होंगे", "होगे"]);
+        assert_eq!(
+            [future("हो", third(false, F)), future("हो", third(true, M)), future("हो", YOU)],
+            ["होगी", "होंगे", "होगे"]
+        );
     }
 
     #[test]

@@ -177,10 +177,18 @@ fn np(preposition: &str, np: &Np) -> String {
     match np {
         // Pronouns are clitics or left out; after a preposition they stand in full.
         Np::Pronoun(p) => line(&[preposition, stressed(*p)]),
-        Np::Name(name) => line(&[preposition, name.it]),
-        Np::Names(a, b) => line(&[preposition, a.it, "e", if preposition == "a" { "a" } else { "" }, b.it]),
+        Np::Name(name) => line(&[euphonic(preposition, name.it), name.it]),
+        Np::Names(a, b) => {
+            let again = if preposition == "a" { euphonic("a", b.it) } else { "" };
+            line(&[euphonic(preposition, a.it), a.it, "e", again, b.it])
+        }
         Np::Phrase(p) => words::phrase(preposition, p),
     }
+}
+
+/// ad Anna, but a Maria
+fn euphonic<'a>(preposition: &'a str, next: &str) -> &'a str {
+    if preposition == "a" && next.starts_with('A') { "ad" } else { preposition }
 }
 
 fn stressed(p: Pronoun) -> &'static str {

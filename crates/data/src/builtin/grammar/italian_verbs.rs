@@ -78,7 +78,9 @@ fn join(stem: &str, vowel: char, ending: &str) -> String {
     let soft = ending.starts_with(['i', 'e']);
     match stem {
         _ if vowel == 'a' && soft && stem.ends_with(['c', 'g']) => format!("{stem}h{ending}"),
-        _ if vowel == 'a' && ending.starts_with('i') && stem.ends_with('i') => format!("{}{ending}", &stem[..stem.len() - 1]),
+        _ if vowel == 'a' && ending.starts_with('i') && stem.ends_with('i') => {
+            format!("{}{ending}", &stem[..stem.len() - 1])
+        }
         _ => format!("{stem}{ending}"),
     }
 }

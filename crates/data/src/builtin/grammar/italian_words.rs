@@ -170,7 +170,11 @@ pub(super) fn phrase(preposition: &str, p: &Phrase) -> String {
             let own = possessive(who, gender, many);
             // mio padre, but il mio caro padre, i miei fratelli, il loro padre
             let close = matches!(p.noun.kind, Kind::Kin | Kind::Elder) && !many && p.adjective.is_none();
-            if close && who != Pronoun::They { line(&[preposition, &own, &core]) } else { line(&[&the(&own), &own, &core]) }
+            if close && who != Pronoun::They {
+                line(&[preposition, &own, &core])
+            } else {
+                line(&[&the(&own), &own, &core])
+            }
         }
         Determiner::Of(name) => line(&[&the(&core), &core, "di", name.it]),
         Determiner::Count(n) => line(&[preposition, ["due", "tre", "quattro", "cinque"][(n - 2) % 4], &core]),

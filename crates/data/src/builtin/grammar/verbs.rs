@@ -89,13 +89,23 @@ impl Verb {
 const PEOPLE: Frame = Frame::Object(&[Kind::Person, Kind::Kin, Kind::Elder]);
 const CREATURES: Frame = Frame::Object(&[Kind::Person, Kind::Animal, Kind::Kin]);
 const EATEN: Frame = Frame::Object(&[Kind::Food, Kind::Mass]);
-const BOUGHT: Frame =
-    Frame::Object(&[Kind::Food, Kind::Mass, Kind::Text, Kind::Print, Kind::Cloth, Kind::Thing, Kind::Fragile, Kind::Car]);
+const BOUGHT: Frame = Frame::Object(&[
+    Kind::Food,
+    Kind::Mass,
+    Kind::Text,
+    Kind::Print,
+    Kind::Cloth,
+    Kind::Thing,
+    Kind::Fragile,
+    Kind::Car,
+]);
 const SEEN: Frame = Frame::Object(&[Kind::Person, Kind::Animal, Kind::Thing, Kind::Car, Kind::Ride]);
+const PICTURED: Frame = Frame::Object(&[Kind::Person, Kind::Animal, Kind::Ride, Kind::Place(At::House)]);
 const SOUGHT: Frame = Frame::Object(&[Kind::Person, Kind::Animal, Kind::Thing, Kind::Cloth, Kind::Print]);
 const CARRIED: Frame = Frame::Object(&[Kind::Thing, Kind::Text, Kind::Print, Kind::Cloth]);
 const GIVEN: Frame = Frame::Gift(&[Kind::Thing, Kind::Text, Kind::Cloth, Kind::Food, Kind::Fragile]);
 const KEPT: Frame = Frame::Gift(&[Kind::Thing, Kind::Text, Kind::Cloth]);
+const WEIGHED: Frame = Frame::Object(&[Kind::Thing, Kind::Furniture]);
 const MOVED: Frame = Frame::Object(&[Kind::Car, Kind::Ride, Kind::Furniture]);
 
 /// Every verb but *be*, *have* and *like*, which have sentences of their own.
@@ -110,7 +120,7 @@ pub(in super::super) static VERBS: &[Verb] = &[
     verb("write", "wrote", "scrivere", "लिख", Frame::Object(&[Kind::Text])),
     verb("translate", "", "tradurre", "कर", Frame::Object(&[Kind::Text])).noun("अनुवाद", M).mark("का"),
     verb("see", "saw", "vedere", "देख", SEEN),
-    verb("photograph", "", "fotografare", "खींच", SEEN).noun("तस्वीर", F).mark("की"),
+    verb("photograph", "", "fotografare", "खींच", PICTURED).noun("तस्वीर", F).mark("की"),
     verb("look", "", "cercare", "ढूँढ", SOUGHT).preposition("for"),
     verb("take", "took", "prendere", "ले", CARRIED),
     verb("hide", "hid", "nascondere", "छिपा", CARRIED),
@@ -118,8 +128,14 @@ pub(in super::super) static VERBS: &[Verb] = &[
     verb("throw", "threw", "lanciare", "फेंक", Frame::Object(&[Kind::Thing])),
     verb("break", "broke", "rompere", "तोड़", Frame::Object(&[Kind::Fragile])),
     verb("wash", "", "lavare", "धो", Frame::Object(&[Kind::Cloth, Kind::Fragile, Kind::Car])),
-    verb("clean", "", "pulire", "कर", Frame::Object(&[Kind::Furniture, Kind::Place(At::Room), Kind::Opening, Kind::Car]))
-        .quality("साफ़"),
+    verb(
+        "clean",
+        "",
+        "pulire",
+        "कर",
+        Frame::Object(&[Kind::Furniture, Kind::Place(At::Room), Kind::Opening, Kind::Car]),
+    )
+    .quality("साफ़"),
     verb("repair", "", "riparare", "कर", MOVED).quality("ठीक"),
     verb("push", "", "spingere", "धकेल", MOVED),
     verb("pull", "", "tirare", "खींच", MOVED),
@@ -166,8 +182,6 @@ pub(in super::super) static VERBS: &[Verb] = &[
     verb("return", "", "tornare", "लौट", Frame::Goal).preposition("to"),
     verb("arrive", "", "arrivare", "पहुँच", Frame::Goal).preposition("at"),
 ];
-
-const WEIGHED: Frame = Frame::Object(&[Kind::Thing, Kind::Furniture]);
 
 /// When, and in which tenses one can say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
