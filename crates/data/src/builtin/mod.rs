@@ -143,7 +143,7 @@ impl Corpus {
     /// ```
     /// use qkv_data::builtin::Corpus;
     /// assert_eq!(Corpus::find("builtin:en-hi")?, Corpus::find("en-hi")?);
-    /// assert!(Corpus::find("en-ih").unwrap_err().hint.contains("`en-hi`"));
+    /// assert!(Corpus::find("en-hindi").unwrap_err().hint.contains("`en-hi`"));
     /// # Ok::<(), qkv_base::Error>(())
     /// ```
     pub fn find(name: &str) -> Result<Corpus> {

@@ -11,12 +11,29 @@ use std::f32::consts::TAU;
 /// The shapes, in the order of their labels.
 pub(super) const LABELS: [&str; 8] = ["circle", "square", "triangle", "cross", "star", "ring", "bar", "crescent"];
 
+/// The same shapes, to be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Circle,
+    Square,
+    Triangle,
+    Cross,
+    Star,
+    Ring,
+    Bar,
+    Crescent,
+}
+
+use Shape::{Bar, Circle, Crescent, Cross, Ring, Square, Star, Triangle};
+
+const SHAPES: [Shape; 8] = [Circle, Square, Triangle, Cross, Star, Ring, Bar, Crescent];
+
 /// Pixels on a side.
 const SIDE: usize = 32;
 
 pub(super) fn example(draw: &mut Draw) -> Example {
-    let shape = draw.below(LABELS.len());
-    let label = LABELS[shape];
+    let shape = draw.pick(&SHAPES);
+    let label = LABELS[shape as usize];
     let (size, name) = draw.pick(&[(6.0, "small"), (8.5, "middling"), (11.0, "large")]);
     let (ground, ink, light) = draw.pick(&[(40.0, 210.0, "light on dark"), (210.0, 40.0, "dark on light")]);
     draw.join(label, &format!("{name}, {light}"));
@@ -40,7 +57,7 @@ pub(super) fn example(draw: &mut Draw) -> Example {
 
 /// The share of a pixel, its middle being at (x, y) from the shape's, that the shape covers.
 fn coverage(x: f32, y: f32, radius: f32, hit: impl Fn(f32, f32) -> bool) -> f32 {
-    if x.hypot(y) > radius + 1.0 {
+    if x * x + y * y > (radius + 1.0) * (radius + 1.0) {
         return 0.0;
     }
     const THIRDS: [f32; 3] = [-1.0 / 3.0, 0.0, 1.0 / 3.0];
@@ -49,14 +66,14 @@ fn coverage(x: f32, y: f32, radius: f32, hit: impl Fn(f32, f32) -> bool) -> f32 
 }
 
 /// Whether a point, the shape's outermost point being at distance one, lies in the shape.
-fn inside(shape: usize, x: f32, y: f32) -> bool {
-    let r = x.hypot(y);
-    match LABELS[shape] {
-        "circle" => r < 0.95,
-        "square" => x.abs().max(y.abs()) < 0.7,
-        "triangle" => y > -0.5 && y < 1.0 - 1.732 * x.abs(),
-        "cross" => x.abs().max(y.abs()) < 0.95 && x.abs().min(y.abs()) < 0.28,
-        "star" => {
+fn inside(shape: Shape, x: f32, y: f32) -> bool {
+    let r = (x * x + y * y).sqrt();
+    match shape {
+        Circle => r < 0.95,
+        Square => x.abs().max(y.abs()) < 0.7,
+        Triangle => y > -0.5 && y < 1.0 - 1.732 * x.abs(),
+        Cross => x.abs().max(y.abs()) < 0.95 && x.abs().min(y.abs()) < 0.28,
+        Star => {
             // The five arms are one: fold the angle into half an arm, whose edge is a straight line.
             let angle = (y.atan2(x).rem_euclid(TAU / 5.0) - TAU / 10.0).abs();
             let (tip, notch) = (1.0, 0.4);
@@ -64,9 +81,9 @@ fn inside(shape: usize, x: f32, y: f32) -> bool {
             let (nx, ny) = (notch * (TAU / 10.0).cos(), notch * (TAU / 10.0).sin());
             (a - tip) * ny - b * (nx - tip) < 0.0
         }
-        "ring" => (0.55..0.95).contains(&r),
-        "bar" => x.abs() < 0.95 && y.abs() < 0.28,
-        _ => r < 0.95 && (x - 0.45).hypot(y) > 0.75,
+        Ring => (0.55..0.95).contains(&r),
+        Bar => x.abs() < 0.95 && y.abs() < 0.28,
+        Crescent => r < 0.95 && (x - 0.45) * (x - 0.45) + y * y > 0.75 * 0.75,
     }
 }
 
@@ -76,8 +93,7 @@ mod tests {
     use super::*;
 
     /// The share of the disc of radius one that a shape covers.
-    fn area(label: &str) -> f32 {
-        let shape = LABELS.iter().position(|name| *name == label).unwrap();
+    fn area(shape: Shape) -> f32 {
         let points = (0..200).flat_map(|i| (0..200).map(move |j| (i as f32 / 100.0 - 1.0, j as f32 / 100.0 - 1.0)));
         points.filter(|&(x, y)| inside(shape, x, y)).count() as f32 / 10_000.0
     }
@@ -85,19 +101,22 @@ mod tests {
     #[test]
     fn shapes_have_the_area_of_their_formulas() {
         let pi = std::f32::consts::PI;
-        for (label, want) in [
-            ("circle", pi * 0.95 * 0.95),
-            ("square", 1.96),
-            ("triangle", 1.299),
-            ("cross", 2.0 * 1.9 * 0.56 - 0.56 * 0.56),
+        for (shape, want) in [
+            (Circle, pi * 0.95 * 0.95),
+            (Square, 1.96),
+            (Triangle, 1.299),
+            (Cross, 2.0 * 1.9 * 0.56 - 0.56 * 0.56),
             // ten triangles between the centre, a tip and a notch
-            ("star", 5.0 * 1.0 * 0.4 * (TAU / 10.0).sin()),
-            ("ring", pi * (0.95 * 0.95 - 0.55 * 0.55)),
-            ("bar", 1.9 * 0.56),
+            (Star, 5.0 * 1.0 * 0.4 * (TAU / 10.0).sin()),
+            (Ring, pi * (0.95 * 0.95 - 0.55 * 0.55)),
+            (Bar, 1.9 * 0.56),
         ] {
-            assert!((area(label) - want).abs() < 0.03, "{label}: {} for {want}", area(label));
+            assert!((area(shape) - want).abs() < 0.03, "{shape:?}: {} for {want}", area(shape));
         }
-        assert!((0.5..1.9).contains(&area("crescent")));
+        for (shape, label) in SHAPES.into_iter().zip(LABELS) {
+            assert_eq!(format!("{shape:?}").to_lowercase(), label);
+        }
+        assert!((0.5..1.9).contains(&area(Crescent)));
     }
 
     #[test]

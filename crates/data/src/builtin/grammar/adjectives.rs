@@ -15,7 +15,7 @@ pub(in super::super) struct Adjective {
 
 const PEOPLE: &[Kind] = &[Kind::Person, Kind::Kin];
 const HUMAN: &[Kind] = &[Kind::Person];
-const FOOD: &[Kind] = &[Kind::Food, Kind::Mass];
+const FOOD: &[Kind] = &[Kind::Fruit, Kind::Food, Kind::Mass];
 const COLOURED: &[Kind] = &[Kind::Cloth, Kind::Car, Kind::Fragile, Kind::Opening, Kind::Furniture, Kind::Ride];
 const SIZED: &[Kind] = &[
     Kind::Animal,
@@ -67,7 +67,8 @@ const FINE: &[Kind] = &[
     Kind::Place(At::House),
     Kind::Place(At::Open),
 ];
-const GOOD: &[Kind] = &[Kind::Person, Kind::Food, Kind::Drink, Kind::Mass, Kind::Text, Kind::Place(At::Fair)];
+const GOOD: &[Kind] =
+    &[Kind::Person, Kind::Fruit, Kind::Food, Kind::Drink, Kind::Mass, Kind::Text, Kind::Place(At::Fair)];
 const WEIGHED: &[Kind] = &[Kind::Thing, Kind::Furniture];
 const ALIVE: &[Kind] = &[Kind::Person, Kind::Animal];
 
@@ -101,7 +102,7 @@ pub(in super::super) static ADJECTIVES: &[Adjective] = &[
     adjective("fresh", "fresco", false, "ताज़ा", FOOD),
     adjective("hot", "caldo", false, "गरम", &[Kind::Drink]),
     adjective("cold", "freddo", false, "ठंडा", &[Kind::Drink]),
-    adjective("sweet", "dolce", false, "मीठा", &[Kind::Food]),
+    adjective("sweet", "dolce", false, "मीठा", &[Kind::Fruit]),
     adjective("expensive", "costoso", false, "महँगा", PRICED),
     adjective("cheap", "economico", false, "सस्ता", PRICED),
     adjective("heavy", "pesante", false, "भारी", WEIGHED),

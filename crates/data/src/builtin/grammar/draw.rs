@@ -181,7 +181,7 @@ fn determiner(draw: &mut Draw, noun: &Noun, owner: Option<Pronoun>) -> Determine
         (Kind::Person | Kind::Animal, 55..72) => Determiner::A,
         (Kind::Person | Kind::Animal, 72..80) => Determiner::This,
         (Kind::Person | Kind::Animal, 80..88) => Determiner::That,
-        (Kind::Food, 0..14) => Determiner::Bare,
+        (Kind::Fruit | Kind::Food, 0..14) => Determiner::Bare,
         (Kind::Tree | Kind::Opening, 0..14) => Determiner::The,
         (_, 0..14) => owner.map_or(Determiner::The, Determiner::Poss),
         (_, 14..44) => Determiner::The,
@@ -219,7 +219,8 @@ fn doing(draw: &mut Draw, whole: bool) -> Clause {
     let goal = if ask == Ask::Where { None } else { goal(draw, verb, owner) };
     let often = (tense == Tense::Present && modal.is_none() && !verb.stative && !negative && draw.chance(15))
         .then(|| &OFTEN[draw.below(OFTEN.len())]);
-    let manner = if often.is_none() && !negative { manner(draw, verb) } else { None };
+    let plain = matches!(ask, Ask::Nothing | Ask::Whether) && !negative && often.is_none();
+    let manner = if plain { manner(draw, verb, tense) } else { None };
     let mut clause = Clause {
         subject,
         predicate: Predicate::Does(Deed { verb, object, recipient, goal, modal, often, manner }),
@@ -250,13 +251,15 @@ fn tense(draw: &mut Draw, verb: &Verb) -> Tense {
     if verb.stative {
         return draw.weighted(&[(3, Tense::Present), (1, Tense::UsedTo)]);
     }
+    // One does not say "is seeing".
+    let senses = matches!(verb.en, "see" | "hear");
     draw.weighted(&[
-        (8, Tense::Present),
-        (5, Tense::Progressive),
+        (if senses { 15 } else { 8 }, Tense::Present),
+        (if senses { 0 } else { 5 }, Tense::Progressive),
         (8, Tense::Past),
         (6, Tense::Future),
         (3, Tense::UsedTo),
-        (2, Tense::PastProgressive),
+        (if senses { 0 } else { 2 }, Tense::PastProgressive),
     ])
 }
 
@@ -346,7 +349,9 @@ fn goal(draw: &mut Draw, verb: &Verb, owner: Option<Pronoun>) -> Option<Where> {
     Some(Where::At(phrase(draw, noun, owner, 12)))
 }
 
-fn manner(draw: &mut Draw, verb: &Verb) -> Option<&'static Often> {
+/// How it is done. What is going on just now is not going on *a lot*.
+fn manner(draw: &mut Draw, verb: &Verb, tense: Tense) -> Option<&'static Often> {
+    let going_on = matches!(tense, Tense::Progressive | Tense::PastProgressive);
     let suits: &[usize] = match verb.en {
         "walk" | "swim" | "dance" => &[0, 1],
         "work" | "study" | "cry" => &[1, 2],
@@ -354,7 +359,8 @@ fn manner(draw: &mut Draw, verb: &Verb) -> Option<&'static Often> {
         "rest" => &[2],
         _ => return None,
     };
-    draw.chance(35).then(|| &MANNERS[draw.pick(suits)])
+    let manner = &MANNERS[draw.pick(suits)];
+    (draw.chance(35) && !(going_on && manner.en == "a lot")).then_some(manner)
 }
 
 /// Where something happens.
@@ -446,6 +452,7 @@ fn described(draw: &mut Draw) -> (Np, Kind, &'static str) {
     }
     let kinds = [
         Kind::Animal,
+        Kind::Fruit,
         Kind::Food,
         Kind::Mass,
         Kind::Drink,
@@ -501,7 +508,7 @@ fn surface(draw: &mut Draw) -> Where {
 fn existing(draw: &mut Draw) -> Clause {
     let small = draw.chance(60);
     let noun = if small {
-        any(draw, &[Kind::Thing, Kind::Text, Kind::Fragile, Kind::Food, Kind::Cloth])
+        any(draw, &[Kind::Thing, Kind::Text, Kind::Fragile, Kind::Fruit, Kind::Food, Kind::Cloth])
     } else {
         any(draw, &[Kind::Person, Kind::Animal])
     };
@@ -522,7 +529,10 @@ fn existing(draw: &mut Draw) -> Clause {
 /// Somebody has something.
 fn having(draw: &mut Draw) -> Clause {
     let subject = person(draw);
-    let noun = any(draw, &[Kind::Thing, Kind::Text, Kind::Cloth, Kind::Car, Kind::Ride, Kind::Food, Kind::Animal]);
+    let noun = any(
+        draw,
+        &[Kind::Thing, Kind::Text, Kind::Cloth, Kind::Car, Kind::Ride, Kind::Fruit, Kind::Food, Kind::Animal],
+    );
     draw.join("have", noun.en);
     let (determiner, plural) = match draw.below(10) {
         0..6 => (Determiner::A, false),
@@ -540,7 +550,17 @@ fn having(draw: &mut Draw) -> Clause {
 /// Somebody likes something.
 fn liking(draw: &mut Draw) -> Clause {
     let subject = person(draw);
-    let kinds = [Kind::Text, Kind::Song, Kind::Cloth, Kind::Thing, Kind::Car, Kind::Food, Kind::Drink, Kind::Animal];
+    let kinds = [
+        Kind::Text,
+        Kind::Song,
+        Kind::Cloth,
+        Kind::Thing,
+        Kind::Car,
+        Kind::Fruit,
+        Kind::Food,
+        Kind::Drink,
+        Kind::Animal,
+    ];
     let noun = any(draw, &kinds);
     draw.join("like", noun.en);
     let mut what = phrase(draw, noun, subject.owner(), 30);

@@ -222,6 +222,7 @@ pub(super) enum Link {
 }
 
 /// One clause, or two.
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack for one sentence; a box would cost more")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sentence {
     One(Clause),

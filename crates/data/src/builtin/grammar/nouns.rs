@@ -14,8 +14,9 @@ pub(in super::super) enum Kind {
     /// relatives to whom Hindi shows respect: the verb is plural
     Elder,
     Animal,
+    Fruit,
     Food,
-    /// food and drink that is not counted
+    /// food that is not counted
     Mass,
     Drink,
     /// what one can read and write
@@ -163,17 +164,19 @@ nouns! {
         noun ("fox", "foxes", "volpe", F, "", "लोमड़ी", F),
         noun ("parrot", "", "pappagallo", M, "", "तोता", M),
     ]
-    Kind::Food => [
+    Kind::Fruit => [
         noun ("apple", "", "mela", F, "", "सेब", M),
         noun ("banana", "", "banana", F, "", "केला", M),
         noun ("orange", "", "arancia", F, "arance", "संतरा", M),
         noun ("mango", "mangoes", "mango", M, "", "आम", M),
+        noun ("fig", "", "fico", M, "", "अंजीर", M),
+        noun ("peach", "peaches", "pesca", F, "", "आड़ू", M),
+    ]
+    Kind::Food => [
         noun ("cake", "", "torta", F, "", "केक", M),
         noun ("potato", "potatoes", "patata", F, "", "आलू", M),
         noun ("tomato", "tomatoes", "pomodoro", M, "", "टमाटर", M),
         noun ("biscuit", "", "biscotto", M, "", "बिस्कुट", M),
-        noun ("fig", "", "fico", M, "", "अंजीर", M),
-        noun ("peach", "peaches", "pesca", F, "", "आड़ू", M),
         noun ("carrot", "", "carota", F, "", "गाजर", F),
         noun ("sweet", "", "dolce", M, "", "मिठाई", F),
         noun ("sandwich", "sandwiches", "panino", M, "", "सैंडविच", M),

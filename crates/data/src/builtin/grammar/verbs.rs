@@ -88,8 +88,10 @@ impl Verb {
 
 const PEOPLE: Frame = Frame::Object(&[Kind::Person, Kind::Kin, Kind::Elder]);
 const CREATURES: Frame = Frame::Object(&[Kind::Person, Kind::Animal, Kind::Kin]);
-const EATEN: Frame = Frame::Object(&[Kind::Food, Kind::Mass]);
+const EATEN: Frame = Frame::Object(&[Kind::Fruit, Kind::Food, Kind::Mass]);
+const COOKED: Frame = Frame::Object(&[Kind::Food, Kind::Mass]);
 const BOUGHT: Frame = Frame::Object(&[
+    Kind::Fruit,
     Kind::Food,
     Kind::Mass,
     Kind::Text,
@@ -103,7 +105,7 @@ const SEEN: Frame = Frame::Object(&[Kind::Person, Kind::Animal, Kind::Thing, Kin
 const PICTURED: Frame = Frame::Object(&[Kind::Person, Kind::Animal, Kind::Ride, Kind::Place(At::House)]);
 const SOUGHT: Frame = Frame::Object(&[Kind::Person, Kind::Animal, Kind::Thing, Kind::Cloth, Kind::Print]);
 const CARRIED: Frame = Frame::Object(&[Kind::Thing, Kind::Text, Kind::Print, Kind::Cloth]);
-const GIVEN: Frame = Frame::Gift(&[Kind::Thing, Kind::Text, Kind::Cloth, Kind::Food, Kind::Fragile]);
+const GIVEN: Frame = Frame::Gift(&[Kind::Thing, Kind::Text, Kind::Cloth, Kind::Fruit, Kind::Food, Kind::Fragile]);
 const KEPT: Frame = Frame::Gift(&[Kind::Thing, Kind::Text, Kind::Cloth]);
 const WEIGHED: Frame = Frame::Object(&[Kind::Thing, Kind::Furniture]);
 const MOVED: Frame = Frame::Object(&[Kind::Car, Kind::Ride, Kind::Furniture]);
@@ -111,8 +113,8 @@ const MOVED: Frame = Frame::Object(&[Kind::Car, Kind::Ride, Kind::Furniture]);
 /// Every verb but *be*, *have* and *like*, which have sentences of their own.
 pub(in super::super) static VERBS: &[Verb] = &[
     verb("eat", "ate", "mangiare", "खा", EATEN),
-    verb("cook", "", "cucinare", "पका", EATEN),
-    verb("prepare", "", "preparare", "कर", EATEN).quality("तैयार"),
+    verb("cook", "", "cucinare", "पका", COOKED),
+    verb("prepare", "", "preparare", "कर", COOKED).quality("तैयार"),
     verb("drink", "drank", "bere", "पी", Frame::Object(&[Kind::Drink])),
     verb("buy", "bought", "comprare", "ख़रीद", BOUGHT),
     verb("choose", "chose", "scegliere", "चुन", BOUGHT),
