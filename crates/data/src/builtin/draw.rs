@@ -87,14 +87,24 @@ pub(super) fn held_out(a: &str, b: &str) -> bool {
     hash(&[a, b]).is_multiple_of(HELD_OUT)
 }
 
-/// A hash that is the same on every machine and in every release: FNV-1a, then a finisher that mixes the high bits down.
+/// A hash of texts that is the same on every machine and in every release.
 pub(super) fn hash(parts: &[&str]) -> u64 {
+    fold(parts.iter().map(|part| part.as_bytes()))
+}
+
+/// The same of bytes.
+pub(super) fn hash_bytes(parts: &[&[u8]]) -> u64 {
+    fold(parts.iter().copied())
+}
+
+/// FNV-1a, then a finisher that mixes the high bits down.
+fn fold<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u64 {
     let mut h = 0xcbf2_9ce4_8422_2325u64;
     for part in parts {
-        for &byte in part.as_bytes() {
+        for &byte in part {
             h = (h ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3);
         }
-        h = (h ^ 0xff).wrapping_mul(0x0000_0100_0000_01b3); // no UTF-8 text holds this byte: parts do not run together
+        h = (h ^ 0xff).wrapping_mul(0x0000_0100_0000_01b3); // no UTF-8 text holds this byte: texts do not run together
     }
     h ^= h >> 32;
     h = h.wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -9,7 +9,7 @@
 //! | text | text | |
 //! | images | label, then every pixel | PGM or PPM, PNG |
 
-use super::draw::hash;
+use super::draw::{hash, hash_bytes};
 use qkv_base::{Error, Result};
 use serde_json::{Value, json};
 use std::io::Cursor;
@@ -74,10 +74,7 @@ impl Example {
             Example::Labelled { text, .. } | Example::Text(text) => hash(&[text]),
             Example::Tagged { words, .. } => hash(&words.iter().map(String::as_str).collect::<Vec<_>>()),
             Example::Question { context, question, .. } => hash(&[context, question]),
-            Example::Image { pixels, .. } => {
-                let text: String = pixels.iter().map(|&p| p as char).collect();
-                hash(&[&text])
-            }
+            Example::Image { pixels, .. } => hash_bytes(&[pixels]),
         }
     }
 

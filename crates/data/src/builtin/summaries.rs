@@ -150,7 +150,7 @@ const ASIDES: [&str; 6] = [
     "\"I have never seen anything like it,\" said {who}.",
     "{who}, who lives nearby, heard about it on the radio.",
     "The town has about {n} thousand inhabitants.",
-    "The weather was fine.",
+    "It was the talk of the town.",
     "{who} took photographs for the newspaper.",
     "Last year something similar had happened.",
 ];

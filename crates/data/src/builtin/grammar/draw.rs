@@ -16,7 +16,8 @@ use std::sync::LazyLock;
 pub(in super::super) fn sentence(draw: &mut Draw) -> Sentence {
     if draw.chance(12) {
         let link = draw.weighted(&[(3, Link::And), (4, Link::But), (3, Link::Because)]);
-        return Sentence::Two(half(draw), link, half(draw));
+        let first = half(draw);
+        return Sentence::Two(first, link, beside(draw, &first));
     }
     Sentence::One(match draw.below(100) {
         0..68 => doing(draw, true),
@@ -38,6 +39,22 @@ fn half(draw: &mut Draw) -> Clause {
         return half(draw);
     }
     clause
+}
+
+/// A short statement about the same time as `first`.
+fn beside(draw: &mut Draw, first: &Clause) -> Clause {
+    let known = draw.novel;
+    let second = half(draw);
+    let time = |clause: &Clause| match clause.tense {
+        Tense::Past | Tense::UsedTo | Tense::PastProgressive => -1,
+        Tense::Present | Tense::Progressive => 0,
+        Tense::Future => 1,
+    };
+    if time(&second) != time(first) {
+        draw.novel = known;
+        return beside(draw, first);
+    }
+    second
 }
 
 fn polite(subject: &Np) -> bool {
@@ -105,9 +122,9 @@ fn person(draw: &mut Draw) -> Np {
         ])),
         34..46 => Np::Name(&NAMES[draw.below(NAMES.len())]),
         46..50 => {
-            let every: Vec<usize> = (0..NAMES.len()).collect();
-            let (a, b) = draw.two(&every);
-            Np::Names(&NAMES[a], &NAMES[b])
+            let first = draw.below(NAMES.len());
+            let second = (first + 1 + draw.below(NAMES.len() - 1)) % NAMES.len();
+            Np::Names(&NAMES[first], &NAMES[second])
         }
         50..62 => relative(draw, None),
         _ => {
@@ -232,7 +249,7 @@ fn doing(draw: &mut Draw, whole: bool) -> Clause {
     };
     if whole {
         let short = recipient.is_none() && manner.is_none();
-        let free = ask != Ask::Where && !verb.stative && goal.is_none() && short;
+        let free = ask != Ask::Where && !verb.stative && goal.is_none() && short && verb.en != "travel";
         clause.place = (free && draw.chance(28)).then(|| place(draw, verb, &subject));
         let timely = ask != Ask::When && often.is_none() && modal.is_none() && !verb.stative;
         clause.time = (timely && draw.chance(35)).then(|| time(draw, tense)).flatten();
@@ -404,8 +421,11 @@ fn building(draw: &mut Draw) -> Phrase {
 }
 
 fn time(draw: &mut Draw, tense: Tense) -> Option<&'static super::Time> {
-    let suits: Vec<usize> = (0..TIMES.len()).filter(|&i| TIMES[i].tenses.contains(&tense)).collect();
-    if suits.is_empty() { None } else { Some(&TIMES[draw.pick(&suits)]) }
+    let suits = || TIMES.iter().filter(|time| time.tenses.contains(&tense));
+    match suits().count() {
+        0 => None,
+        n => suits().nth(draw.below(n)),
+    }
 }
 
 const STATES: [(usize, Tense); 3] = [(6, Tense::Present), (3, Tense::Past), (2, Tense::Future)];

@@ -257,5 +257,9 @@ fn line(words: &[&str]) -> String {
 /// With a capital first letter and a mark at the end.
 fn finish(text: &str, end: &str) -> String {
     let mut letters = text.chars();
-    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).chain(end.chars()).collect()
+    let mut out = String::with_capacity(text.len() + end.len());
+    out.extend(letters.next().into_iter().flat_map(char::to_uppercase));
+    out.push_str(letters.as_str());
+    out.push_str(end);
+    out
 }

@@ -147,7 +147,7 @@ pub(in super::super) static VERBS: &[Verb] = &[
     verb("drive", "drove", "guidare", "चला", Frame::Object(&[Kind::Car])),
     verb("sing", "sang", "cantare", "गा", Frame::Object(&[Kind::Song])),
     verb("hear", "heard", "sentire", "सुन", Frame::Object(&[Kind::Song])),
-    verb("build", "built", "costruire", "बना", Frame::Object(&[Kind::Place(At::House), Kind::Furniture])),
+    verb("build", "built", "costruire", "बना", Frame::Object(&[Kind::Place(At::House)])),
     verb("catch", "caught", "catturare", "पकड़", Frame::Object(&[Kind::Animal])),
     verb("follow", "", "seguire", "कर", CREATURES).noun("पीछा", M).mark("का"),
     verb("help", "", "aiutare", "कर", PEOPLE).noun("मदद", F).mark("की"),
