@@ -1,1 +1,3 @@
 //! Examples from text: readers, built-in corpora, objectives, batches.
+
+pub mod builtin;
