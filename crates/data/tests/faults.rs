@@ -151,7 +151,7 @@ fn one_bad_line_among_many() {
     text.insert_str(17 * 12_344, "{\"text\": fine}\n");
     let file = File::new("a.jsonl", text);
     assert_snapshot!(file.refused(Task::Text), @r"
-    a.jsonl:12345, column 12: no JSON: expected ident
+    a.jsonl:12345, column 11: no JSON: expected ident
     hint: one whole object a line; or skip bad rows
     ");
     let opened = file.skipping(Task::Text).unwrap();
@@ -173,7 +173,36 @@ fn the_check_counts_what_would_spoil_training() {
     let others: [(&str, &dyn Corpus); 1] = [("valid", &valid)];
     let against = Against { tokenizer: Some(&words), max_length: Some(4), others: &others, bad_rows: 2 };
     let report = check(&train, Task::Tag, against).unwrap();
-    assert_snapshot!(report.to_string(), @"");
+    assert_snapshot!(report.to_string(), @r"
+    task     tag
+    rows     5 (4 usable)
+    length   tokens: median 3, 99 % ≤ 5, longest 5
+                   3 ████████████████████████████████ 3
+                   4 0
+                   5 ██████████▋ 1
+    labels   4
+               B-PER ████████▌ 6 (42.9 %)
+               B-LOC ████▎ 3 (21.4 %)
+                   O ████▎ 3 (21.4 %)
+               I-PER ██▊ 2 (14.3 %)
+    warning: 2 bad rows skipped
+      hint: mend them, or leave it at that
+    warning: 1 empty row; the first: example 5
+      hint: they are skipped
+    warning: 2 rows with an I- tag that no B- or I- of its kind precedes; the first: example 2
+      hint: begin every entity with B-; scorers treat such tags differently
+    warning: 1 row there already; the first: example 3
+      hint: drop all but one of each
+    warning: 1 row longer than 4 tokens: 1 token would be cut off
+      hint: raise the length, or split these rows
+    warning: 1 row with something the tokenizer does not know: Eve (1)
+      hint: train the tokenizer on this data too
+    warning: 1 of 2 rows of valid also in the training data; the first: example 1
+      hint: take them out of one side: a score on them says nothing
+    warning: 1 label of valid not in the training data: B-ORG
+      hint: rows with such labels are skipped: split anew, or mend the labels
+    training can start
+    ");
     let rows = vec![
         Example::question("Ada left Rome", "What?", "Rome"),
         Example::question("Ada left Rome", "Who?", "Eve"),
@@ -181,7 +210,7 @@ fn the_check_counts_what_would_spoil_training() {
     ];
     let report = check(&rows, Task::Answer, Against::default()).unwrap();
     assert_eq!((report.missing_answers, report.usable), (1, 2));
-    assert_snapshot!(report.findings[0].what, @"1 answers do not stand in their context; the first: example 2");
+    assert_snapshot!(report.findings[0].what, @"1 answer not in the context; the first: example 2");
 }
 
 /// 21: a tokenizer that says one thing and does another.

@@ -64,11 +64,11 @@ impl Loader {
     /// Tokenises the corpus (with all threads), counts what is cut and dropped, and stands ready at any counter.
     pub fn new(corpus: Arc<dyn Corpus>, objective: Objective, policy: Policy, seed: u64) -> Result<Self> {
         let items = Items::new(corpus, objective, policy.keep, seed)?;
-        if let Rows::Packed { length, .. } = policy.rows {
-            if let Some(at) = items.lengths().iter().position(|l| *l as usize > length) {
-                let what = format!("a sample of {} tokens in rows of {length}", items.lengths()[at]);
-                return Err(Error::new(items.place(at), what, "make the rows longer, or the samples shorter"));
-            }
+        if let Rows::Packed { length, .. } = policy.rows
+            && let Some(at) = items.lengths().iter().position(|l| *l as usize > length)
+        {
+            let what = format!("a sample of {} tokens in rows of {length}", items.lengths()[at]);
+            return Err(Error::new(items.place(at), what, "make the rows longer, or the samples shorter"));
         }
         Ok(Self { items, policy, seed, recent: Mutex::default() })
     }

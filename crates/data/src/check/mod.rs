@@ -178,34 +178,52 @@ impl Seen {
             }
         };
         let n = self.wrong.count;
-        let what = format!("{n} rows are not for the task {}; the first: {}", task.name(), at(&self.wrong));
+        let what = format!("{} not for the task {}; the first: {}", count(n, "row"), task.name(), at(&self.wrong));
         say(Level::Stop, n, what, "choose the task that the data is for");
         let n = against.bad_rows;
-        say(Level::Warning, n, format!("{n} bad rows were skipped"), "mend them, or leave it at that");
+        say(Level::Warning, n, format!("{} skipped", count(n, "bad row")), "mend them, or leave it at that");
         let n = self.empty.count;
-        say(Level::Warning, n, format!("{n} rows are empty; the first: {}", at(&self.empty)), "they are skipped");
+        say(
+            Level::Warning,
+            n,
+            format!("{}; the first: {}", count(n, "empty row"), at(&self.empty)),
+            "they are skipped",
+        );
         let n = self.missing_answers.count;
-        let what = format!("{n} answers do not stand in their context; the first: {}", at(&self.missing_answers));
+        let what = format!("{} not in the context; the first: {}", count(n, "answer"), at(&self.missing_answers));
         say(Level::Warning, n, what, "they are skipped; give the answer in the context's own words and its start");
         let n = self.broken_tags.count;
         let what = format!(
-            "{n} rows have an I- tag that no B- or I- of its kind precedes; the first: {}",
+            "{} with an I- tag that no B- or I- of its kind precedes; the first: {}",
+            count(n, "row"),
             at(&self.broken_tags)
         );
         say(Level::Warning, n, what, "begin every entity with B-; scorers treat such tags differently");
         let n = self.duplicates.count;
-        say(Level::Warning, n, format!("{n} rows are there twice; the first: {}", at(&self.duplicates)), "drop them");
+        say(
+            Level::Warning,
+            n,
+            format!("{} there already; the first: {}", count(n, "row"), at(&self.duplicates)),
+            "drop all but one of each",
+        );
         let n = self.conflicts.count;
-        let what =
-            format!("{n} rows have the text of another row and another label; the first: {}", at(&self.conflicts));
+        let what = format!(
+            "{} with the text of another row and another label; the first: {}",
+            count(n, "row"),
+            at(&self.conflicts)
+        );
         say(Level::Warning, n, what, "which label is right? no model can learn both");
         let n = self.cut.count;
         let length = against.max_length.unwrap_or_default();
-        let what = format!("{n} rows are longer than {length} tokens: {} tokens would be cut off", self.tokens_cut);
+        let what = format!(
+            "{} longer than {length} tokens: {} would be cut off",
+            count(n, "row"),
+            count(self.tokens_cut, "token")
+        );
         say(Level::Warning, n, what, "raise the length, or split these rows");
         let n = self.unknown_rows;
         let pieces: Vec<String> = report.unknown.iter().take(8).map(|(piece, n)| format!("{piece} ({n})")).collect();
-        let what = format!("{n} rows have something the tokenizer does not know: {}", pieces.join(", "));
+        let what = format!("{} with something the tokenizer does not know: {}", count(n, "row"), pieces.join(", "));
         let unknown = Finding { level: Level::Warning, what, hint: "train the tokenizer on this data too".into() };
         report.findings.extend((n > 0).then_some(unknown));
         self.judge_labels(report, task);
@@ -229,7 +247,7 @@ impl Seen {
         }
         let rare: Vec<&str> = self.labels.iter().filter(|(_, n)| **n < FEW).map(|(l, _)| l.as_str()).collect();
         if !rare.is_empty() {
-            let what = format!("{} labels have fewer than {FEW} rows: {}", rare.len(), some(&rare));
+            let what = format!("{} with fewer than {FEW} rows: {}", count(rare.len(), "label"), some(&rare));
             say(Level::Warning, what, "find more examples of them, or join them with others");
         }
         let (most, least) = (self.labels.values().max().copied(), self.labels.values().min().copied());
@@ -261,7 +279,7 @@ fn compare(report: &mut Report, seen: &Seen, name: &str, other: &dyn Corpus, tas
     report.overlaps.push((name.into(), shared.count));
     if shared.count > 0 {
         let what = format!(
-            "{} of {} rows of {name} are in the training data; the first: {}",
+            "{} of {} rows of {name} also in the training data; the first: {}",
             shared.count,
             other.len(),
             other.place(shared.first)
@@ -276,11 +294,16 @@ fn compare(report: &mut Report, seen: &Seen, name: &str, other: &dyn Corpus, tas
     let unseen: Vec<&str> = labels.iter().filter(|l| !seen.labels.contains_key(*l)).map(String::as_str).collect();
     report.unseen_labels.extend(unseen.iter().map(|label| label.to_string()));
     if !unseen.is_empty() {
-        let what = format!("{} labels of {name} are not in the training data: {}", unseen.len(), some(&unseen));
+        let what = format!("{} of {name} not in the training data: {}", count(unseen.len(), "label"), some(&unseen));
         let hint = "rows with such labels are skipped: split anew, or mend the labels".into();
         report.findings.push(Finding { level: Level::Warning, what, hint });
     }
     Ok(())
+}
+
+/// `1 row`, `2 rows`.
+fn count(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 fn some(names: &[&str]) -> String {

@@ -129,14 +129,14 @@ fn histogram(sorted: &[u32]) -> Vec<Bucket> {
     let widths = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10u32.pow(power)));
     let width = widths.into_iter().find(|width| usual / width < 11).unwrap_or(u32::MAX);
     let count = (usual / width + 1).min(12);
-    let mut buckets: Vec<Bucket> = (0..count)
-        .map(|i| Bucket { from: i * width, to: (i + 1).saturating_mul(width).saturating_sub(1), rows: 0 })
-        .collect();
+    let first = sorted.first().map_or(0, |shortest| (shortest / width).min(count - 1));
+    let bucket = |i: u32| Bucket { from: i * width, to: (i + 1).saturating_mul(width).saturating_sub(1), rows: 0 };
+    let mut buckets: Vec<Bucket> = (first..count).map(bucket).collect();
     if buckets.last().is_some_and(|last| last.to < longest) {
         buckets.push(Bucket { from: count * width, to: longest, rows: 0 });
     }
     for length in sorted {
-        let at = ((length / width) as usize).min(buckets.len() - 1);
+        let at = ((length / width - first) as usize).min(buckets.len() - 1);
         buckets[at].rows += 1;
     }
     buckets
@@ -160,7 +160,8 @@ impl fmt::Display for Report {
             let tallest = self.lengths.iter().map(|b| b.rows).max().unwrap_or(0);
             for Bucket { from, to, rows } in &self.lengths {
                 let range = if from == to { from.to_string() } else { format!("{from}–{to}") };
-                writeln!(f, "{range:>16} {} {rows}", bar(*rows, tallest, 32))?;
+                let bar = bar(*rows, tallest, 32);
+                writeln!(f, "{range:>16} {bar}{}{rows}", if bar.is_empty() { "" } else { " " })?;
             }
         }
         if !self.labels.is_empty() {

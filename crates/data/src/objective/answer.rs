@@ -51,7 +51,7 @@ impl Answer {
         let mut from = 0;
         loop {
             let to = (from + room).min(pieces.ids.len());
-            items.push(Prepared::Ready(self.window(&question, &pieces.ids, &pieces.spans, from..to, place)));
+            items.push(Prepared::Ready(self.window(&question, &pieces.ids, &pieces.spans, from..to, place).into()));
             if to == pieces.ids.len() {
                 return Ok(Made::Items { items, cut: lost });
             }
@@ -95,7 +95,7 @@ mod tests {
 
     fn windows(objective: &Answer, example: &Example) -> Vec<Sample> {
         let Made::Items { items, .. } = objective.prepare(example).unwrap() else { panic!() };
-        items.into_iter().map(|i| if let Prepared::Ready(sample) = i { sample } else { panic!() }).collect()
+        items.into_iter().map(|i| if let Prepared::Ready(sample) = i { *sample } else { panic!() }).collect()
     }
 
     /// In every window that holds the answer, the text between the two places is the answer.

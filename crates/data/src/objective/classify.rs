@@ -139,6 +139,6 @@ mod tests {
         let pair = Example::LabelledPair { first: "a b c d".into(), second: "e".into(), label: "no".into() };
         let Made::Items { items, cut } = objective(6).prepare(&pair).unwrap() else { panic!() };
         let want = Sample::class(vec![4, 107, 108, 5, 111, 5], vec![0, 0, 0, 0, 1, 1], 0);
-        assert_eq!((items, cut), (vec![Prepared::Ready(want)], 2));
+        assert_eq!((items, cut), (vec![Prepared::Ready(want.into())], 2));
     }
 }

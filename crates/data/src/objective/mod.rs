@@ -103,7 +103,7 @@ impl Sample {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prepared {
     /// there is no noise to add
-    Ready(Sample),
+    Ready(Box<Sample>),
     /// tokens, before the noise; `starts` marks where a word (or a sentence) begins
     Raw {
         /// the tokens, unframed
@@ -158,7 +158,7 @@ pub enum Made {
 
 impl Made {
     fn one(sample: Sample, cut: usize) -> Self {
-        Made::Items { items: vec![Prepared::Ready(sample)], cut }
+        Made::Items { items: vec![Prepared::Ready(Box::new(sample))], cut }
     }
 
     fn raw(ids: &[u32], starts: &[bool], room: usize) -> Self {
@@ -224,7 +224,7 @@ impl Objective {
     /// The step that is new in every epoch: the noise. `key` is that of `(seed, epoch, index)`.
     pub fn sample(&self, prepared: &Prepared, key: Key) -> Result<Sample> {
         let (ids, starts) = match prepared {
-            Prepared::Ready(sample) => return Ok(sample.clone()),
+            Prepared::Ready(sample) => return Ok(Sample::clone(sample)),
             Prepared::Raw { ids, starts } => (ids, starts),
         };
         match self {

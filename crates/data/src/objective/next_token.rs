@@ -64,7 +64,7 @@ impl NextToken {
         }
         let starts = (0..ids.len() - 1).step_by(self.length);
         let window = |from: usize| &ids[from..(from + self.length + 1).min(ids.len())];
-        let items = starts.map(|from| Prepared::Ready(shifted(window(from)))).collect();
+        let items = starts.map(|from| Prepared::Ready(shifted(window(from)).into())).collect();
         Ok(Made::Items { items, cut: 0 })
     }
 }

@@ -198,6 +198,6 @@ mod tests {
     fn too_few_sentinels_are_named() {
         let error = corrupt(&[1, 2, 3], &[0..1, 2..3], &[9]).unwrap_err();
         assert_eq!(error.what, "2 spans but 1 sentinels");
-        assert!(corrupt(&[1, 2], &[1..9], &[9]).is_err());
+        assert!(corrupt(&[1, 2], &[0..1, 1..9], &[9, 10]).is_err());
     }
 }

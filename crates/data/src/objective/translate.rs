@@ -71,7 +71,7 @@ mod tests {
     fn sample(objective: &Translate, example: &Example) -> (super::super::Sample, usize) {
         match objective.prepare(example).unwrap() {
             Made::Items { mut items, cut } => match items.remove(0) {
-                Prepared::Ready(sample) => (sample, cut),
+                Prepared::Ready(sample) => (*sample, cut),
                 Prepared::Raw { .. } => panic!("no noise here"),
             },
             Made::Dropped(why) => panic!("{why:?}"),
