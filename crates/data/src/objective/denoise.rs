@@ -11,7 +11,7 @@
 
 use super::{Made, Sample, Seq2Seq, shuffled, wrong};
 use crate::tokenize::{Role, Tokenize, need};
-use crate::{Example, Key, Pieces, Result};
+use crate::{Error, Example, Key, Pieces, Result};
 use std::sync::Arc;
 
 /// One way to spoil a text.
@@ -25,7 +25,7 @@ pub enum Noise {
         /// tokens a span, on average
         mean: f32,
     },
-    /// sentences in another order
+    /// sentences in another order; only as the first noise
     Permute,
     /// each token gone with this chance
     Delete {
@@ -65,6 +65,11 @@ impl Denoise {
 
     pub(super) fn prepare(&self, example: &Example) -> Result<Made> {
         let Example::Text(text) = example else { return Err(wrong(example, "denoising", "texts")) };
+        // The marks of sentences hold for the text as it was.
+        if self.noise.iter().skip(1).any(|noise| *noise == Noise::Permute) {
+            let what = "sentences are permuted after other noise";
+            return Err(Error::new("denoising", what, "put `Permute` first in the list"));
+        }
         let pieces = self.tokenizer.encode(text)?;
         Ok(Made::raw(&pieces.ids, &sentence_starts(text, &pieces), self.room))
     }
@@ -74,9 +79,7 @@ impl Denoise {
         for (i, noise) in self.noise.iter().enumerate() {
             let key = key.child(i as u64);
             spoilt = match noise {
-                // The marks of sentences hold for the text as it was: permute before anything else.
-                Noise::Permute if spoilt.len() == starts.len() => permute(&spoilt, starts, key),
-                Noise::Permute => spoilt,
+                Noise::Permute => permute(&spoilt, starts, key),
                 Noise::Infill { share, mean } => infill(&spoilt, *share, *mean, self.mask, key),
                 Noise::Delete { share } => delete(&spoilt, *share, key),
                 Noise::Rotate { share } => rotate(spoilt, *share, key),
@@ -99,7 +102,7 @@ fn sentence_starts(text: &str, pieces: &Pieces) -> Vec<bool> {
 }
 
 fn permute(ids: &[u32], starts: &[bool], key: Key) -> Vec<u32> {
-    let begins: Vec<usize> = (0..ids.len()).filter(|i| *i == 0 || starts[*i]).collect();
+    let begins: Vec<usize> = (0..ids.len()).filter(|i| *i == 0 || starts.get(*i) == Some(&true)).collect();
     let sentence = |i: usize| &ids[begins[i]..begins.get(i + 1).copied().unwrap_or(ids.len())];
     shuffled(begins.len(), key).into_iter().flat_map(sentence).copied().collect()
 }
@@ -152,6 +155,7 @@ fn infill(ids: &[u32], share: f32, mean: f32, mask: u32, key: Key) -> Vec<u32> {
 
 /// The number whose cumulative chance first passes `u`; at most ten times the mean and ten.
 fn poisson(mean: f32, u: f32) -> usize {
+    let mean = mean.clamp(0.0, 100.0);
     let mut chance = (-f64::from(mean)).exp();
     let mut sum = chance;
     let mut k = 0;
@@ -257,5 +261,8 @@ mod tests {
         let sample = objective.sample(&[107, 108, 109, 110], &[true, false, false, false], Key::new(1, 0, 0));
         assert_eq!(sample.target, [2, 107, 108, 109, 110, 3]);
         assert!(sample.memory.unwrap().contains(&MASK));
+        let mut late = objective;
+        late.noise = vec![Noise::Delete { share: 0.1 }, Noise::Permute];
+        assert!(late.prepare(&Example::Text("a".into())).is_err(), "sentences are lost once tokens are gone");
     }
 }

@@ -45,7 +45,7 @@ impl NextToken {
         Ok(Self { tokenizer, end, begin: None, length: length.max(1), packing })
     }
 
-    /// The tokens of a document, with its end. Any example has a text to model.
+    /// The tokens of a document, with its end.
     pub fn document(&self, example: &Example) -> Result<Vec<u32>> {
         let text = match example {
             Example::Text(text) => text,
