@@ -28,10 +28,11 @@ mod squad;
 mod ter;
 mod tercom;
 mod tfevents;
+mod tokenize;
 mod words;
 
 pub use additive::{Additive, Case, References, Resampling};
-pub use bleu::{Bleu, BleuScore, Smooth, Tokenize};
+pub use bleu::{Bleu, BleuScore, Smooth};
 pub use bootstrap::{Comparison, Interval, compare, interval};
 pub use chart::{Chart, Scale, Series};
 pub use chrf::{Chrf, ChrfScore};
@@ -45,3 +46,4 @@ pub use rouge::{Rouge, RougeKind, RougeScore};
 pub use squad::{Answered, Answers, SquadScore, SquadVersion, normalise_answer, score_answer, score_answers};
 pub use ter::{Ter, TerScore};
 pub use tfevents::{Event, EventFile, Recorded, read_events};
+pub use tokenize::Tokenize;

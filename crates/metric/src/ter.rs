@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::{
     additive::{self, Additive, Case, References, Resampling},
-    bleu::{WESTERN, rewrite},
     tercom,
+    tokenize::{WESTERN, rewrite},
     words::{split, trim_end},
 };
 
