@@ -64,8 +64,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let found = look(&model, &tokenizer, question, &context, args)?;
         let part = |f: &Found| context.get(f.from..f.to).unwrap_or_default().to_string();
         if args.json {
-            let answers: Vec<_> =
-                found.iter().map(|f| json!({"text": part(f), "start": f.from, "end": f.to, "score": f.score})).collect();
+            let answers: Vec<_> = found
+                .iter()
+                .map(|f| json!({"text": part(f), "start": f.from, "end": f.to, "score": f.score}))
+                .collect();
             say(json!({"question": question, "answers": answers}))?;
             continue;
         }
@@ -78,16 +80,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 }
 
 /// A window: question and a part of the context, with where the context's tokens are.
-fn windows(tokenizer: &Tokenizer, question: &str, context: &str, longest: usize, stride: usize) -> Result<Vec<Encoding>, Fail> {
+fn windows(
+    tokenizer: &Tokenizer,
+    question: &str,
+    context: &str,
+    longest: usize,
+    stride: usize,
+) -> Result<Vec<Encoding>, Fail> {
     let whole = tokenizer.encode_pair(question, context, true)?;
-    let inside: Vec<usize> = (0..whole.len()).filter(|i| whole.sequence_ids[*i] == Some(1) && !whole.special_mask[*i]).collect();
+    let inside: Vec<usize> =
+        (0..whole.len()).filter(|i| whole.sequence_ids[*i] == Some(1) && !whole.special_mask[*i]).collect();
     let around = whole.len() - inside.len();
     if inside.is_empty() {
         return Err(Fail::usage("the text to look in has no tokens", "give a longer text"));
     }
     let room = longest.saturating_sub(around);
     if room <= stride && whole.len() > longest {
-        let what = format!("the question takes {around} of {longest} tokens and leaves no room for windows that share {stride}");
+        let what = format!(
+            "the question takes {around} of {longest} tokens and leaves no room for windows that share {stride}"
+        );
         return Err(Fail::usage(what, "shorten the question, or use a smaller --stride"));
     }
     let (first, n) = (inside[0], inside.len());

@@ -41,7 +41,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let Head::Classify { labels, .. } = model.it.spec().head else {
         return model.needs(false, "classify", "a head that classifies");
     };
-    model.needs(model.it.spec().vocabulary().is_some(), "classify", "a model that reads text (for images: `qkv image`)")?;
+    model.needs(
+        model.it.spec().vocabulary().is_some(),
+        "classify",
+        "a model that reads text (for images: `qkv image`)",
+    )?;
     let names = model.labels(labels)?;
     let tokenizer = model.tokenizer()?;
     let from_file = args.file.is_some();
@@ -61,7 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     };
     let bar = model::progress(texts.len(), "classifying");
     let answers = in_batches(&encodings, args.batch, &bar, |batch, tokens| {
-        let logits: Vec<f32> = model.it.model.answer(&tokens, &mut Cx::eval())?.into_data().try_to_vec().unwrap_or_default();
+        let logits: Vec<f32> =
+            model.it.model.answer(&tokens, &mut Cx::eval())?.into_data().try_to_vec().unwrap_or_default();
         Ok(logits.chunks(labels).take(batch.len()).map(softmax).collect())
     })?;
     for (text, p) in texts.iter().zip(answers) {

@@ -83,7 +83,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return say(report);
     }
     let beside = if carried.is_empty() { String::new() } else { format!(", with {}", carried.join(", ")) };
-    say(format!("{}: {n} tensors, {} parameters as {}, {bytes} bytes{beside}", dst.display(), model.it.report.elements, dtype.name()))
+    say(format!(
+        "{}: {n} tensors, {} parameters as {}, {bytes} bytes{beside}",
+        dst.display(),
+        model.it.report.elements,
+        dtype.name()
+    ))
 }
 
 fn size(path: &Path) -> u64 {
@@ -119,12 +124,21 @@ fn add_vocabulary(src: &Path, metadata: &mut Metadata) -> Result<(), qkv_base::E
     if !vocab.merges.is_empty() {
         set("merges", Value::Array(Array::String(vocab.merges)));
     }
-    for (key, id) in [("bos_token_id", vocab.bos), ("eos_token_id", vocab.eos), ("unknown_token_id", vocab.unk), ("padding_token_id", vocab.pad)] {
+    for (key, id) in [
+        ("bos_token_id", vocab.bos),
+        ("eos_token_id", vocab.eos),
+        ("unknown_token_id", vocab.unk),
+        ("padding_token_id", vocab.pad),
+    ] {
         if let Some(id) = id {
             set(key, Value::U32(id));
         }
     }
-    for (key, flag) in [("add_bos_token", vocab.add_bos), ("add_eos_token", vocab.add_eos), ("add_space_prefix", vocab.add_space_prefix)] {
+    for (key, flag) in [
+        ("add_bos_token", vocab.add_bos),
+        ("add_eos_token", vocab.add_eos),
+        ("add_space_prefix", vocab.add_space_prefix),
+    ] {
         if let Some(flag) = flag {
             set(key, Value::Bool(flag));
         }

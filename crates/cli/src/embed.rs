@@ -59,7 +59,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, given) = model::resolve(&args.words)?;
     let model = Model::open(&path)?;
-    model.needs(model.it.spec().encoder().is_some() && model.it.spec().vocabulary().is_some(), "embed", "an encoder of text")?;
+    model.needs(
+        model.it.spec().encoder().is_some() && model.it.spec().vocabulary().is_some(),
+        "embed",
+        "an encoder of text",
+    )?;
     let mut texts = model::texts(given, args.file.as_deref())?;
     texts.extend(args.near.clone());
     let how = Recipe::of(&model, args)?;
@@ -230,7 +234,10 @@ mod tests {
     #[test]
     fn both_ways_to_say_a_mode_are_read() {
         let say = |v: Value| pooling(&v, Path::new("c"));
-        assert_eq!(say(json!({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})).ok(), Some(Pooling::Cls));
+        assert_eq!(
+            say(json!({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})).ok(),
+            Some(Pooling::Cls)
+        );
         assert_eq!(say(json!({"pooling_mode": "lasttoken"})).ok(), Some(Pooling::Last));
         assert!(say(json!({"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true})).is_err());
         assert!(say(json!({})).is_err());

@@ -40,7 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return Err(Fail::usage(format!("{}: the tokenizer has no mask token", path.display()), "use another model"));
     };
     let word = tokenizer.piece(mask).unwrap_or_default();
-    let texts: Vec<String> = model::texts(given, args.file.as_deref())?.iter().map(|t| t.replace("[MASK]", &word)).collect();
+    let texts: Vec<String> =
+        model::texts(given, args.file.as_deref())?.iter().map(|t| t.replace("[MASK]", &word)).collect();
     let encodings = model::encode(&tokenizer, &texts, model.longest())?;
     if let Some(i) = encodings.iter().position(|e| !e.ids.contains(&mask)) {
         let what = format!("text {} has no gap: `{}`", i + 1, texts[i]);
@@ -66,7 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             let shown = tokenizer.decode(&[*id], false)?;
             Ok((if shown.is_empty() { tokenizer.piece(*id).unwrap_or_default() } else { shown }, *id, *p))
         };
-        let gaps = gaps.iter().map(|g| g.iter().map(named).collect::<Result<Vec<_>, Fail>>()).collect::<Result<Vec<_>, Fail>>()?;
+        let gaps = gaps
+            .iter()
+            .map(|g| g.iter().map(named).collect::<Result<Vec<_>, Fail>>())
+            .collect::<Result<Vec<_>, Fail>>()?;
         if args.json {
             let gaps: Vec<Vec<_>> = gaps
                 .iter()

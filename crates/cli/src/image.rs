@@ -40,7 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return Err(Fail::usage("there is no picture", "give PNG or JPEG files after the model"));
     }
     let model = Model::open(&path)?;
-    let (Head::Classify { labels, .. }, Input::Patches { image, channels, .. }) = (&model.it.spec().head, &model.it.spec().input)
+    let (Head::Classify { labels, .. }, Input::Patches { image, channels, .. }) =
+        (&model.it.spec().head, &model.it.spec().input)
     else {
         return model.needs(false, "image", "a head that classifies pictures");
     };
@@ -48,7 +49,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let bar = model::progress(files.len(), "looking");
     for file in &files {
         let pixels = pixels(Path::new(file), *image, *channels, &scale)?;
-        let pixels = Tensor::<4>::from_data(TensorData::new(pixels, [1, *channels, *image, *image]), &model.it.model.device());
+        let pixels =
+            Tensor::<4>::from_data(TensorData::new(pixels, [1, *channels, *image, *image]), &model.it.model.device());
         let logits = model.it.model.answer_image(pixels, &mut Cx::eval())?;
         let logits: Vec<f32> = logits.into_data().try_to_vec().unwrap_or_default();
         bar.inc(1);
@@ -69,7 +71,9 @@ impl Scale {
             Err(_) => Value::Null,
         };
         let list = |key: &str, default: f32| -> Vec<f32> {
-            let said = config[key].as_array().map(|a| a.iter().filter_map(Value::as_f64).map(|v| v as f32).collect::<Vec<_>>());
+            let said = config[key]
+                .as_array()
+                .map(|a| a.iter().filter_map(Value::as_f64).map(|v| v as f32).collect::<Vec<_>>());
             said.filter(|l| l.len() == channels).unwrap_or(vec![default; channels])
         };
         let factor = config["rescale_factor"].as_f64().map_or(1.0 / 255.0, |f| f as f32);
@@ -85,7 +89,9 @@ impl Scale {
 
 /// A picture as `[channels, size, size]`. One that claims to be huge is refused before it is unpacked.
 fn pixels(file: &Path, size: usize, channels: usize, scale: &Scale) -> Result<Vec<f32>, Fail> {
-    let fail = |e: String| Fail::usage(format!("{}: {e}", file.display()), "give a PNG or JPEG file of at most 16384 × 16384 pixels");
+    let fail = |e: String| {
+        Fail::usage(format!("{}: {e}", file.display()), "give a PNG or JPEG file of at most 16384 × 16384 pixels")
+    };
     let mut reader = image::ImageReader::open(file).map_err(|e| fail(e.to_string()))?;
     let mut limits = image::Limits::default();
     (limits.max_image_width, limits.max_image_height, limits.max_alloc) = (Some(16_384), Some(16_384), Some(1 << 30));

@@ -42,7 +42,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             let place = path.display();
             let bytes = std::fs::read(path).map_err(|e| Fail::usage(format!("{place}: {e}"), "is the path right?"))?;
             let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-            serde_json::from_slice(bytes).map_err(|e| Fail::usage(format!("{place}: {e}"), "see `qkv logits --help`"))?
+            serde_json::from_slice(bytes)
+                .map_err(|e| Fail::usage(format!("{place}: {e}"), "see `qkv logits --help`"))?
         }
         None => Inputs::of_ids(args.ids.clone()),
     };

@@ -121,7 +121,9 @@ pub(crate) fn resolve(words: &[String]) -> Result<(PathBuf, Vec<String>), Fail> 
             format!("{first}: there is no such model, and no run under runs/"),
             "give the path of a model directory or file first",
         )),
-        (None, None) => Err(Fail::usage("no model was named, and there is no run under runs/", "give the path of a model")),
+        (None, None) => {
+            Err(Fail::usage("no model was named, and there is no run under runs/", "give the path of a model"))
+        }
     }
 }
 

@@ -126,7 +126,8 @@ mod tests {
         let word = |from: usize, label: &str| Labelled { from, to: from + 1, label: label.into(), score: 0.5 };
         let labels = ["B-PER", "I-PER", "O", "I-LOC", "B-LOC", "I-PER"];
         let words: Vec<_> = labels.iter().enumerate().map(|(i, l)| word(i, l)).collect();
-        let found: Vec<(usize, usize, String)> = entities(&words).into_iter().map(|e| (e.from, e.to, e.label)).collect();
+        let found: Vec<(usize, usize, String)> =
+            entities(&words).into_iter().map(|e| (e.from, e.to, e.label)).collect();
         let want = [(0, 2, "PER"), (3, 4, "LOC"), (4, 5, "LOC"), (5, 6, "PER")];
         assert_eq!(found, want.map(|(a, b, l)| (a, b, l.to_string())));
     }

@@ -10,7 +10,7 @@ use crate::{Error, Result, Transformer, count};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use qkv_weights::{Checkpoint, Dtype, Finiteness, Format, Names, Report, Slot, Trouble};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A network, its family and its configuration.
@@ -184,8 +184,8 @@ fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) 
         |slot: &Slot| slot.also.iter().find_map(|name| shapes.get_key_value(name.as_str())).map(|(n, s)| (*n, *s));
     let wanted: Vec<Option<(&str, &[usize])>> = slots.iter().map(found).collect();
     let mut report = Report::default();
-    let used = |name: &str| wanted.iter().flatten().any(|(n, _)| *n == name);
-    for name in shapes.keys().filter(|name| !used(name)) {
+    let used: BTreeSet<&str> = wanted.iter().flatten().map(|(name, _)| *name).collect();
+    for name in shapes.keys().filter(|name| !used.contains(*name)) {
         match table.why_ignored(name) {
             Some(reason) => report.ignored.push((name.to_string(), reason)),
             None => report.unused.push(name.to_string()),
@@ -210,8 +210,9 @@ fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) 
                 got: shape.to_vec(),
             }),
             None => {
-                let nearest =
-                    qkv_base::nearest(&slot.theirs, report.unused.iter().map(String::as_str)).map(str::to_string);
+                // The first few tell what is wrong; to compare all names with all would take long where nothing fits.
+                let near = report.unused.iter().map(String::as_str).filter(|_| report.troubles.len() < 20).take(2000);
+                let nearest = qkv_base::nearest(&slot.theirs, near).map(str::to_string);
                 report.troubles.push(Trouble::Missing { name: slot.theirs.clone(), nearest });
             }
         }

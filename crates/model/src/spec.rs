@@ -292,7 +292,9 @@ pub enum Start {
 }
 
 /// The most elements one axis may have, and the most parameters a network may have: what is beyond is a typing error.
-const AXIS: usize = 1 << 28;
+pub(crate) const AXIS: usize = 1 << 28;
+/// The most layers: each has a place in memory before any weight is there.
+const LAYERS: usize = 10_000;
 const PARAMETERS: u128 = 10_000_000_000_000;
 
 impl Spec {
@@ -364,6 +366,9 @@ impl Spec {
     fn check_stack(&self, name: &str, stack: &Stack) -> Result<()> {
         let at = |key: &str| format!("{name}.{key}");
         size(&at("layers"), stack.layers)?;
+        ensure(stack.layers <= LAYERS, at("layers"), || {
+            (format!("{} is absurdly many", stack.layers), format!("use at most {LAYERS}"))
+        })?;
         size(&at("heads"), stack.heads)?;
         size(&at("kv_heads"), stack.kv_heads)?;
         size(&at("ffn.inner"), stack.ffn.inner())?;
@@ -521,7 +526,7 @@ mod tests {
         assert!(
             broken(d, |s| {
                 s.width = 1 << 27;
-                decoder(s).layers = 1 << 20
+                decoder(s).layers = 1 << 13
             })
             .contains("more than any network")
         );

@@ -28,13 +28,17 @@ impl GgufVocab {
         match kind {
             "BPE" => Ok(Self {
                 model: "gpt2".into(),
-                pre: Some(rule(&json).ok_or_else(|| refuse("llama.cpp has no name for the way words are cut".into()))?.into()),
+                pre: Some(
+                    rule(&json).ok_or_else(|| refuse("llama.cpp has no name for the way words are cut".into()))?.into(),
+                ),
                 merges: merges(&json).ok_or_else(|| refuse("the merges cannot be read".into()))?,
                 add_bos: Some(false),
                 tokens,
                 ..vocab
             }),
-            "WordPiece" => Ok(Self { model: "bert".into(), tokens: tokens.iter().map(|t| marked(t)).collect(), ..vocab }),
+            "WordPiece" => {
+                Ok(Self { model: "bert".into(), tokens: tokens.iter().map(|t| marked(t)).collect(), ..vocab })
+            }
             other => Err(refuse(format!("a tokenizer of kind {other} cannot be said in GGUF"))),
         }
     }
@@ -114,7 +118,8 @@ mod tests {
             let ids = |t: &Tokenizer| t.encode(text, false).unwrap().ids;
             assert_eq!(ids(&back), ids(&tokenizer), "{}", tokenizer.model_name());
         }
-        let unigram = train(lines, &TrainSpec { vocab_size: 60, ..TrainSpec::new(Kind::Unigram) }, &mut |_| {}).unwrap();
+        let unigram =
+            train(lines, &TrainSpec { vocab_size: 60, ..TrainSpec::new(Kind::Unigram) }, &mut |_| {}).unwrap();
         assert!(GgufVocab::of(&unigram.tokenizer, "t").unwrap_err().what.contains("Unigram"));
     }
 }

@@ -15,6 +15,7 @@
 //! ```
 
 use qkv_base::{Error, Result};
+use std::collections::HashMap;
 
 /// A parameter of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,21 +138,25 @@ impl Names {
     /// would not be complete.
     pub fn slots(&self, parameters: &[Parameter]) -> Result<Vec<Slot>> {
         let mut slots: Vec<Slot> = vec![];
+        let mut at: HashMap<String, usize> = HashMap::new();
         for parameter in parameters {
             let Some(found) = self.find(&parameter.path) else {
                 let what = format!("no row of the name table is for `{}`", parameter.path);
                 return Err(Error::new("names", what, "this network cannot be written in this family's format"));
             };
             let theirs = self.written(&found.theirs);
-            match slots.iter_mut().find(|slot| slot.theirs == theirs) {
-                Some(slot) => slot.ours.push((found.part, parameter.clone())),
-                None => slots.push(Slot {
-                    ours: vec![(found.part, parameter.clone())],
-                    also: self.read(&found.theirs, &found.also),
-                    theirs,
-                    shape: vec![],
-                    layout: found.layout,
-                }),
+            match at.get(&theirs) {
+                Some(i) => slots[*i].ours.push((found.part, parameter.clone())),
+                None => {
+                    at.insert(theirs.clone(), slots.len());
+                    slots.push(Slot {
+                        ours: vec![(found.part, parameter.clone())],
+                        also: self.read(&found.theirs, &found.also),
+                        theirs,
+                        shape: vec![],
+                        layout: found.layout,
+                    });
+                }
             }
         }
         slots.iter_mut().for_each(Slot::settle);

@@ -89,7 +89,9 @@ pub(super) fn run(path: &Path, args: &Args) -> Result<(), Fail> {
         tensors: if args.tensors || args.json { file.entries().iter().map(tensor).collect() } else { vec![] },
         family: None,
         architecture: None,
-        tokenizer: model::tokenizer(path).ok().map(|t| format!("{} of {} pieces", t.model_name(), grouped(t.vocab_size()))),
+        tokenizer: model::tokenizer(path)
+            .ok()
+            .map(|t| format!("{} of {} pieces", t.model_name(), grouped(t.vocab_size()))),
         metadata: file.metadata().iter().map(|(k, v)| (k.to_string(), brief(v))).collect(),
         network: None,
         trouble: None,

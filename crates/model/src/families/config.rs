@@ -102,7 +102,13 @@ impl Config {
 
     /// A count, if it is there.
     pub fn maybe_count(&self, key: &str) -> Result<Option<usize>> {
-        self.typed(key, "a whole number", |v| v.as_u64().and_then(|n| usize::try_from(n).ok()))
+        let n = self.typed(key, "a whole number", |v| v.as_u64().and_then(|n| usize::try_from(n).ok()))?;
+        match n {
+            Some(n) if n > crate::spec::AXIS => {
+                Err(self.error(key, format!("{n} is absurdly large"), format!("use at most {}", crate::spec::AXIS)))
+            }
+            n => Ok(n),
+        }
     }
 
     /// A count that must be there.
