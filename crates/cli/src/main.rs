@@ -1,8 +1,14 @@
 //! `qkv`: the Transformer, whole. One verb per job; data on stdout, talk on stderr.
 
 mod bench;
+mod chat;
+mod decoding;
 mod fail;
+mod generate;
 mod inspect;
+mod score;
+mod speak;
+mod translate;
 
 use clap::{Parser, Subcommand};
 use fail::Fail;
@@ -28,7 +34,15 @@ struct Cli {
 enum Verb {
     /// Show what a network is made of: tree, parameters, memory and arithmetic, without allocating it
     Inspect(inspect::Args),
-    /// Measure speed: a training step, or each kernel beside burn's own operation
+    /// Continue a text: greedy, sampling, beam or contrastive search, streaming
+    Generate(Box<generate::Args>),
+    /// Talk with a model that has a chat template
+    Chat(Box<chat::Args>),
+    /// Read a text and write it in another way, line by line, by beam search
+    Translate(Box<translate::Args>),
+    /// Tell how probable a text is, token by token
+    Score(score::Args),
+    /// Measure speed: training, decoding, translating, encoding, or each kernel
     Bench(bench::Args),
 }
 
@@ -46,6 +60,10 @@ fn main() -> ExitCode {
     }
     let done = match cli.verb {
         Verb::Inspect(args) => inspect::run(&args),
+        Verb::Generate(args) => generate::run(&args),
+        Verb::Chat(args) => chat::run(&args),
+        Verb::Translate(args) => translate::run(&args),
+        Verb::Score(args) => score::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     match done {
