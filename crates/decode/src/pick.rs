@@ -161,13 +161,16 @@ fn draw(row: &mut Row, key: Key) -> Result<Picked> {
     let bits = (key.word(0) as u64) << 21 | (key.word(1) >> 11) as u64;
     let goal = bits as f64 / (1u64 << 53) as f64 * total;
     let mut sum = 0.0;
-    for (id, weight) in ids.iter().zip(weights) {
+    let mut last = None;
+    for (id, weight) in ids.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
         sum += *weight as f64;
+        last = Some(Picked { id: *id, probability: *weight as f64 / total });
         if sum > goal {
-            return Ok(Picked { id: *id, probability: *weight as f64 / total });
+            break;
         }
     }
-    Err(nothing_left())
+    // The total was summed in another order: where the two differ in the last bit, the last token is meant.
+    last.ok_or_else(nothing_left)
 }
 
 /// Draws and moves µ by the surprise.
@@ -179,11 +182,10 @@ fn surprise(row: &mut Row, key: Key, state: PickState, tau: f64, eta: f64) -> Re
 /// Mirostat 1's list length: a Zipf exponent s fitted to the best tokens, then k = (ε·2^µ / (1 − V^−ε))^(1/s), ε = s − 1.
 fn zipf_k(row: &mut Row, mu: f64) -> usize {
     let (vocabulary, alive) = (row.vocabulary() as f64, row.alive().len());
-    let best: Vec<f32> = row.ranked(100).to_vec().iter().map(|id| row.logit(*id)).collect();
     let (mut products, mut squares) = (0.0, 0.0);
-    for (i, pair) in best.windows(2).enumerate() {
-        let t = ((i + 2) as f64 / (i + 1) as f64).ln();
-        products += t * (pair[0] - pair[1]) as f64; // ln of the quotient of the probabilities
+    for i in 1..alive.min(100) {
+        let t = ((i + 1) as f64 / i as f64).ln();
+        products += t * (row.at(i - 1) - row.at(i)) as f64; // ln of the quotient of the probabilities
         squares += t * t;
     }
     if squares == 0.0 {

@@ -49,7 +49,8 @@ impl Row {
 
     /// Takes the logits of the next position. This is the door: no NaN and no +∞ passes, and one token must be possible.
     pub fn fill(&mut self, logits: &[f32]) -> Result<()> {
-        if let Some(id) = logits.iter().position(|x| x.is_nan() || *x == f32::INFINITY) {
+        if !all(logits, |x| x < f32::INFINITY) {
+            let id = logits.iter().position(|x| x.is_nan() || *x == f32::INFINITY).unwrap_or_default();
             return Err(Error::new(
                 format!("logits, token {id}"),
                 format!("the model gave {}", logits[id]),
@@ -59,8 +60,17 @@ impl Row {
         self.logits.clear();
         self.logits.extend_from_slice(logits);
         self.counts.resize(logits.len(), 0);
+        self.keys.clear();
+        self.keys.reserve(logits.len());
+        self.order.clear();
+        self.order.reserve(logits.len());
+        self.weights.clear();
+        self.weights.reserve(logits.len());
         self.alive.clear();
-        self.alive.extend((0u32..).zip(logits).filter(|(_, x)| **x > f32::NEG_INFINITY).map(|(id, _)| id));
+        self.alive.extend(0..logits.len() as u32);
+        if !all(logits, |x| x > f32::NEG_INFINITY) {
+            self.alive.retain(|id| logits[*id as usize] > f32::NEG_INFINITY);
+        }
         self.sorted = 0;
         if self.alive.is_empty() {
             return Err(Error::new(
@@ -100,25 +110,27 @@ impl Row {
 
     /// The highest logit; −∞ when no token is possible.
     pub fn highest(&self) -> f32 {
-        self.alive.iter().fold(f32::NEG_INFINITY, |high, id| high.max(self.logits[*id as usize]))
+        // Those that are out are −∞ and do no harm: a straight run over all is faster than jumping to most.
+        if self.alive.len() * 8 > self.logits.len() {
+            highest(&self.logits)
+        } else {
+            self.alive.iter().fold(f32::NEG_INFINITY, |high, id| high.max(self.logits[*id as usize]))
+        }
     }
 
     /// Gives every possible token a new logit. What becomes −∞ (or, by a broken formula, NaN) is possible no longer.
     pub fn change(&mut self, mut f: impl FnMut(u32, f32) -> f32) {
         self.sorted = 0;
-        let logits = &mut self.logits;
-        self.alive.retain(|&id| {
-            let x = &mut logits[id as usize];
-            *x = f(id, *x);
-            if *x == f32::INFINITY {
-                *x = f32::MAX; // as likely as can be said: +∞ would leave no probabilities
+        if self.alive.len() == self.logits.len() {
+            // All are possible: a straight run, which the compiler can turn into vectors.
+            (0u32..).zip(&mut self.logits).for_each(|(id, x)| *x = tame(f(id, *x)));
+        } else {
+            for id in &self.alive {
+                let x = &mut self.logits[*id as usize];
+                *x = tame(f(*id, *x));
             }
-            let possible = *x > f32::NEG_INFINITY;
-            if !possible {
-                *x = f32::NEG_INFINITY;
-            }
-            possible
-        });
+        }
+        self.sweep();
     }
 
     /// Takes out every token for which `stays(id, logit)` is false.
@@ -145,15 +157,16 @@ impl Row {
     /// A new logit for one token that may now be impossible: `sweep` must follow.
     fn set(&mut self, id: u32, logit: f32) {
         if let Some(x) = self.logits.get_mut(id as usize).filter(|x| **x > f32::NEG_INFINITY) {
-            *x = logit;
+            *x = tame(logit);
             self.sorted = 0;
         }
     }
 
-    /// Brings `alive` up to date after `set`.
+    /// Brings `alive` up to date.
     fn sweep(&mut self) {
-        if self.sorted == 0 {
-            self.change(|_, x| x);
+        let logits = &self.logits;
+        if self.alive.len() < logits.len() || !all(logits, |x| x > f32::NEG_INFINITY) {
+            self.alive.retain(|id| logits[*id as usize] > f32::NEG_INFINITY);
         }
     }
 
@@ -199,14 +212,13 @@ impl Row {
 
     /// The logit of the `n`-th best token (from 1; the last one if there are fewer), by selection, not by sorting.
     pub fn nth(&mut self, n: usize) -> f32 {
-        if n <= self.sorted {
-            return self.order.get(n.wrapping_sub(1)).map_or(f32::INFINITY, |id| self.logit(*id));
+        if n == 1 {
+            return self.highest();
         }
-        if n <= RUN {
+        if n <= self.sorted.max(RUN) {
             let last = self.ranked(n).last().copied();
             return last.map_or(f32::NEG_INFINITY, |id| self.logit(id));
         }
-        self.sorted = 0;
         self.gather();
         let Some(last) = self.keys.len().min(n).checked_sub(1) else { return f32::NEG_INFINITY };
         let key = *self.keys.select_nth_unstable(last).1;
@@ -219,8 +231,34 @@ impl Row {
             self.gather();
         }
         let n = n.min(self.keys.len());
+        self.settle(n);
+        &self.order[..n]
+    }
+
+    /// The logit of the token at place `i` of the order, the best being 0; −∞ beyond the last.
+    pub fn at(&mut self, i: usize) -> f32 {
+        self.ranked(i + 1).get(i).copied().map_or(f32::NEG_INFINITY, |id| self.logit(id))
+    }
+
+    /// Visits tokens by rising `score` of their logits for as long as `on` wants more; the score of the last one visited.
+    pub(crate) fn visit(&mut self, score: impl Fn(f32) -> f32, mut on: impl FnMut(f32) -> bool) -> Option<f32> {
+        self.sort_by(|x| rising(score(x)));
+        let mut last = None;
+        for i in 0..self.keys.len() {
+            self.settle(i + 1);
+            let logit = self.logit(self.order[i]);
+            last = Some(score(logit));
+            if !on(logit) {
+                break;
+            }
+        }
+        self.sorted = 0; // the order was another one than that of the logits
+        last
+    }
+
+    /// Brings the first `n` keys into their final places, in growing runs, so that a walk costs a few selections.
+    fn settle(&mut self, n: usize) {
         while self.sorted < n {
-            // Grow by runs, so that a walk down the order costs a few selections and no full sort.
             let end = n.max(4 * self.sorted).max(RUN).min(self.keys.len());
             let rest = &mut self.keys[self.sorted..];
             let run = end - self.sorted;
@@ -231,7 +269,6 @@ impl Row {
             self.order.extend(rest[..run].iter().map(|key| *key as u32));
             self.sorted = end;
         }
-        &self.order[..n]
     }
 
     /// Takes out all but the `n` best tokens; among equals the lower ids stay.
@@ -248,8 +285,13 @@ impl Row {
     pub fn weights(&mut self) -> (&[u32], &[f32], f64) {
         let high = self.highest();
         self.weights.clear();
-        self.weights.extend(self.alive.iter().map(|id| (self.logits[*id as usize] - high).exp()));
-        (&self.alive, &self.weights, self.weights.iter().map(|w| *w as f64).sum())
+        if self.alive.len() == self.logits.len() {
+            self.weights.extend_from_slice(&self.logits);
+        } else {
+            self.weights.extend(self.alive.iter().map(|id| self.logits[*id as usize]));
+        }
+        self.weights.iter_mut().for_each(|x| *x = exp(*x - high));
+        (&self.alive, &self.weights, sum(&self.weights))
     }
 
     /// The best logit and Σ e^(logit − best): the probability of logit x is e^(x − best) / Σ.
@@ -267,18 +309,27 @@ impl Row {
 
     /// Shannon's entropy −Σ p ln p of the row, in nats.
     pub fn entropy(&mut self) -> f64 {
-        let (_, weights, total) = self.weights();
-        // −Σ p ln p with p = w/Σ is ln Σ − Σ w ln w / Σ.
-        let sum: f64 = weights.iter().filter(|w| **w > 0.0).map(|w| *w as f64 * (*w as f64).ln()).sum();
-        if total > 0.0 { (total.ln() - sum / total).max(0.0) } else { 0.0 }
+        let high = self.highest();
+        let total = self.weights().2;
+        // −Σ p ln p with p = w/Σ and ln w = x − best is ln Σ − Σ w (x − best) / Σ; w = 0 adds nothing.
+        let term =
+            |(w, id): (&f32, &u32)| if *w > 0.0 { (*w * (self.logits[*id as usize] - high)) as f64 } else { 0.0 };
+        let weighed: f64 = self.weights.iter().zip(&self.alive).map(term).sum();
+        if total > 0.0 { (total.ln() - weighed / total).max(0.0) } else { 0.0 }
     }
 
     /// Fills the keys anew: ascending keys are descending logits, lower ids first among equals.
     fn gather(&mut self) {
+        self.sort_by(|x| !rising(x));
+    }
+
+    /// Fills the keys anew, `key` of the logit first, then the id; nothing is sorted yet.
+    fn sort_by(&mut self, key: impl Fn(f32) -> u32) {
         let logits = &self.logits;
         self.keys.clear();
-        self.keys.extend(self.alive.iter().map(|&id| ((!rising(logits[id as usize]) as u64) << 32) | id as u64));
+        self.keys.extend(self.alive.iter().map(|&id| ((key(logits[id as usize]) as u64) << 32) | id as u64));
         self.order.clear();
+        self.sorted = 0;
     }
 }
 
@@ -294,7 +345,7 @@ pub struct Scale {
 impl Scale {
     /// e^(logit − high).
     pub fn weight(&self, logit: f32) -> f64 {
-        (logit - self.high).exp() as f64
+        exp(logit - self.high) as f64
     }
 
     /// The probability of a token with this logit.
@@ -310,6 +361,55 @@ impl Scale {
 
 /// The first piece of the order that is sorted.
 const RUN: usize = 64;
+
+/// Whether all logits are so, without a branch for each.
+fn all(logits: &[f32], so: impl Fn(f32) -> bool) -> bool {
+    logits.chunks(256).all(|chunk| chunk.iter().fold(true, |yes, x| yes & so(*x)))
+}
+
+/// The highest of some numbers, in eight lanes that the compiler can turn into vectors.
+fn highest(numbers: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 8];
+    for chunk in numbers.chunks(8) {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane = if *x > *lane { *x } else { *lane });
+    }
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// e^x for x ≤ 0, to 2 units in the last place; 0 below −87. Written out because it is the hot spot of sampling and because
+/// a library's `exp` may differ from machine to machine: e^x = 2^n · e^r with n = round(x / ln 2) and |r| ≤ ln 2 / 2.
+#[inline]
+pub(crate) fn exp(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it leaves no bits for a fraction
+    let y = if x < -87.3 { -87.3 } else { x };
+    let rounded = y * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
+    let r = (y - n * 0.693_359_4) - n * -2.121_944_4e-4; // ln 2 in two parts, the first short
+    let e = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0))))));
+    // n stands in the last bits of `rounded`; 127 more make it the exponent of a float.
+    let power = rounded.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23;
+    if x < -87.3 { 0.0 } else { e * f32::from_bits(power) }
+}
+
+/// A sum in f64, in eight lanes and therefore in one fixed order.
+fn sum(weights: &[f32]) -> f64 {
+    let mut lanes = [0.0f64; 8];
+    for chunk in weights.chunks(8) {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, w)| *lane += *w as f64);
+    }
+    lanes.into_iter().sum()
+}
+
+/// What a formula gave as a logit: as likely as can be said instead of +∞, which would leave no probabilities; out if NaN.
+fn tame(x: f32) -> f32 {
+    if x.is_nan() {
+        f32::NEG_INFINITY
+    } else if x == f32::INFINITY {
+        f32::MAX
+    } else {
+        x
+    }
+}
 
 /// The bits of a float as a whole number that rises with it; −0 counts as 0.
 fn rising(x: f32) -> u32 {
@@ -372,6 +472,16 @@ mod tests {
         let mut row = Row::of(&[1.0, 2.0]).unwrap();
         row.change(|id, x| if id == 0 { f32::NAN } else { x });
         assert_eq!((row.alive(), row.logits()), (&[1][..], &[NO, 2.0][..]));
+    }
+
+    #[test]
+    fn exp_is_exp() {
+        for i in 0..=87_000 {
+            let x = i as f32 * -1e-3;
+            let want = (x as f64).exp();
+            assert!((exp(x) as f64 / want - 1.0).abs() < 2.5e-7, "e^{x}: {}, not {want}", exp(x));
+        }
+        assert_eq!([exp(0.0), exp(-0.0), exp(-87.4), exp(NO), exp(-3e38)], [1.0, 1.0, 0.0, 0.0, 0.0]);
     }
 
     proptest! {

@@ -17,7 +17,7 @@ step! {
     {
         multiplier: f64, in From(0.0, f64::INFINITY), "the penalty of the shortest repetition";
         base: f64 = "1.75", in From(1.0, f64::INFINITY), "what each further token multiplies it with";
-        allowed: usize = "2", in Whole(1), "how long a repetition may be without a penalty, less one";
+        allowed: usize = "2", in Whole(1), "how long a repetition may become without a penalty";
         range: usize = "0", in Whole(0), "how many of the last tokens count; 0: all, the prompt included";
         breakers: Vec<Vec<u32>> = "", in Sequences, "token sequences over which no repetition reaches";
     }
@@ -25,9 +25,12 @@ step! {
 
 impl Transform for Dry {
     fn apply(&self, row: &mut Row, said: &Said) {
+        if self.idle() {
+            return;
+        }
         let n = if self.range == 0 { said.len() } else { said.len().min(self.range) };
         let reach = self.reach(said, n);
-        if self.idle() || reach < self.allowed {
+        if reach < self.allowed {
             return;
         }
         let back = |i: usize| said.at(said.len() - 1 - i).unwrap_or(u32::MAX);

@@ -3,7 +3,7 @@
 //! p_i ≥ p · p_max: a sure row keeps few tokens, an unsure one many, without a sort.
 
 use super::{Said, Transform, sheet::step};
-use crate::row::Row;
+use crate::row::{Row, exp};
 
 step! {
     /// Keeps tokens at least p times as probable as the best.
@@ -19,7 +19,7 @@ impl Transform for MinP {
     fn apply(&self, row: &mut Row, _: &Said) {
         if !self.idle() {
             let (high, floor) = (row.highest(), row.nth(self.keep));
-            row.keep(|_, x| x >= floor || (x - high).exp() as f64 >= self.p);
+            row.keep(|_, x| x >= floor || exp(x - high) as f64 >= self.p);
         }
     }
 

@@ -4,11 +4,13 @@
 //! here draws randomness of its own: XTC, the one step with a die, reads it from the key in [`Said`].
 
 pub(crate) mod sheet;
+mod value;
 
 use qkv_base::{Key, Result};
 
 use sheet::Stated;
-pub use sheet::{Parameter, Range, Sheet, Value};
+pub use sheet::{Parameter, Sheet};
+pub use value::{Range, Value};
 
 use crate::row::Row;
 

@@ -3,6 +3,8 @@
 //! Of the probabilities p_1 ≥ p_2 ≥ … take the second differences |(p_i − p_{i+1}) − (p_{i+1} − p_{i+2})| and scale them
 //! to the sum 1. The first i whose running sum exceeds z ends the list: the i − 1 tokens before it stay, one at least. The
 //! definition is KoboldCpp's (llama.cpp once had it too); rows of one or two tokens are left alone.
+//!
+//! The bends need the whole order, so this is the one step that sorts all that is left: put a `top_k` before it.
 
 use super::{Said, Transform, sheet::step};
 use crate::row::Row;
@@ -21,9 +23,9 @@ impl Transform for TailFree {
             return;
         }
         let scale = row.scale();
-        row.ranked(n);
-        let p = |row: &mut Row, i: usize| row.ranked(n).get(i).copied().map_or(0.0, |id| scale.probability(row.logit(id)));
+        let p = |row: &mut Row, i: usize| scale.probability(row.at(i));
         let bend = |row: &mut Row, i: usize| (p(row, i) - 2.0 * p(row, i + 1) + p(row, i + 2)).abs();
+        row.ranked(n);
         let total: f64 = (0..n - 2).map(|i| bend(row, i)).sum();
         let mut sum = 0.0;
         let cut = (0..n - 2).find(|&i| {

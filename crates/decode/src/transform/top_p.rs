@@ -25,8 +25,7 @@ impl Transform for TopP {
         let scale = row.scale();
         let (mut taken, mut sum) = (0, 0.0);
         while taken < n && (taken < self.keep || sum < self.p * scale.total) {
-            let id = row.ranked(taken + 1)[taken];
-            sum += scale.weight(row.logit(id));
+            sum += scale.weight(row.at(taken));
             taken += 1;
         }
         row.keep_best(taken.max(1));

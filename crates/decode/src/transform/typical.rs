@@ -19,34 +19,17 @@ step! {
 
 impl Transform for Typical {
     fn apply(&self, row: &mut Row, _: &Said) {
-        let n = row.alive().len();
-        if self.idle() || n < 2 {
+        if self.idle() || row.alive().len() < 2 {
             return;
         }
         let (scale, entropy) = (row.scale(), row.entropy());
-        let strange = |x: f32| (-scale.log_probability(x) - entropy).abs();
-        // By logits best first, strangeness falls and then rises: the stranger of the two ends falls away, one by one, for
-        // as long as the rest still reaches p. So nothing but the one order of the row is sorted.
-        row.ranked(n);
-        let at = |row: &mut Row, i: usize| row.ranked(n).get(i).copied().map_or(f32::NEG_INFINITY, |id| row.logit(id));
-        let (mut first, mut end) = (0, n);
-        let mut rest = scale.total;
-        while end - first > self.keep {
-            let (top, bottom) = (at(row, first), at(row, end - 1));
-            let high = strange(top) > strange(bottom);
-            let x = if high { top } else { bottom };
-            // Equals go together or not at all.
-            let equals = (first..end).map(|i| if high { i } else { first + end - 1 - i });
-            let count = equals.take_while(|&i| at(row, i) == x).count();
-            let without = rest - count as f64 * scale.weight(x);
-            if without < self.p * scale.total || end - first - count < self.keep {
-                break;
-            }
-            rest = without;
-            if high { first += count } else { end -= count }
-        }
-        let (best, worst) = (at(row, first), at(row, end - 1));
-        row.keep(|_, x| (worst..=best).contains(&x));
+        let strange = |x: f32| (-scale.log_probability(x) - entropy).abs() as f32;
+        let (mut taken, mut sum) = (0, 0.0);
+        let last = row.visit(strange, |x| {
+            (taken, sum) = (taken + 1, sum + scale.weight(x));
+            taken < self.keep || sum < self.p * scale.total
+        });
+        row.keep(|_, x| last.is_none_or(|last| strange(x) <= last));
     }
 
     fn idle(&self) -> bool {

@@ -26,7 +26,7 @@ impl Transform for Xtc {
         }
         let scale = row.scale();
         let mut top = 0;
-        while top < n && scale.probability(row_logit(row, top)) >= self.threshold {
+        while top < n && scale.probability(row.at(top)) >= self.threshold {
             top += 1;
         }
         if top > 1 {
@@ -39,10 +39,6 @@ impl Transform for Xtc {
     fn idle(&self) -> bool {
         self.probability == 0.0 || self.threshold > 0.5
     }
-}
-
-fn row_logit(row: &mut Row, i: usize) -> f32 {
-    row.ranked(i + 1).get(i).copied().map_or(f32::NEG_INFINITY, |id| row.logit(id))
 }
 
 #[cfg(test)]
