@@ -420,7 +420,8 @@ impl Lane {
         let mut all: Vec<Candidate> = vec![];
         for (from, (hypothesis, after)) in self.running.iter().zip(after).enumerate() {
             for next in after {
-                let total = hypothesis.total + next.value as f64;
+                // Summed in f32, as transformers does: the same rounding gives the same order and the same scores.
+                let total = (hypothesis.total as f32 + next.value) as f64;
                 all.push(Candidate { from, next: *next, total, rank: total - price(next.id) });
             }
         }
