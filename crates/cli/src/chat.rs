@@ -22,7 +22,9 @@ const COMMANDS: &str = "/help            this list
 \"\"\"              begins and ends a text of several lines";
 
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  qkv chat MODEL\n  qkv chat MODEL --system \"Answer in one sentence.\" --temperature 0.7\n\nWithin the conversation /help lists the commands.")]
+#[command(
+    after_help = "Examples:\n  qkv chat MODEL\n  qkv chat MODEL --system \"Answer in one sentence.\" --temperature 0.7\n\nWithin the conversation /help lists the commands."
+)]
 pub(crate) struct Args {
     /// The model directory; left out, the newest run
     model: Option<PathBuf>,
@@ -54,7 +56,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return Err(Fail::usage("--max-tokens must not be 0", "ask for at least one token"));
     }
     let speaker = Speaker::load(args.model.as_deref())?;
-    let chat = Chat::of(speaker.tokenizer()?, args.template.as_deref())?;
+    let Some(tokenizer) = &speaker.tokenizer else {
+        let what =
+            format!("{}: a chat needs a tokenizer with a chat template, and there is none", speaker.path.display());
+        return Err(Fail::usage(
+            what,
+            "choose a model that was made for chats, or continue ids with `qkv generate --ids`",
+        ));
+    };
+    let chat = Chat::of(tokenizer, args.template.as_deref())?;
     let order = Order {
         speaker: &speaker,
         chain: args.chain.chain(&speaker.defaults)?,
@@ -137,7 +147,8 @@ impl Talk<'_> {
         self.messages.push(Message::new("user", text));
         let prompt = self.prompt()?;
         let mut out = std::io::stdout();
-        let mut hear = |_: usize, _: usize, text: &str| write!(out, "{text}").and_then(|()| out.flush()).map_err(Fail::stdout);
+        let mut hear =
+            |_: usize, _: usize, text: &str| write!(out, "{text}").and_then(|()| out.flush()).map_err(Fail::stdout);
         let number = self.messages.len() as u64;
         let (answers, _) = self.order.answer(&[prompt], number, &mut hear)?;
         crate::say("")?;
@@ -199,7 +210,10 @@ impl Talk<'_> {
             (other, _) => {
                 let names = ["help", "reset", "system", "chain", "seed", "undo", "history", "exit"];
                 let near = qkv_base::nearest(other, names).unwrap_or("help");
-                return Err(Fail::usage(format!("there is no /{other}"), format!("did you mean /{near}? /help lists all")));
+                return Err(Fail::usage(
+                    format!("there is no /{other}"),
+                    format!("did you mean /{near}? /help lists all"),
+                ));
             }
         }
         Ok(())

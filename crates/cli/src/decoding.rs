@@ -83,19 +83,21 @@ impl Speaker {
 
     /// How many tokens to say after `prompt` of them: what was asked for, or what the model says, as far as there is room.
     pub(crate) fn max_tokens(&self, asked: Option<usize>, prompt: usize, otherwise: usize) -> Result<usize, Fail> {
-        if asked == Some(0) {
-            return Err(Fail::usage("--max-tokens must not be 0", "ask for at least one token"));
-        }
         let room = CausalLm::context(&self.net.model).map_or(usize::MAX, |context| context.saturating_sub(prompt));
         if room == 0 {
             let context = CausalLm::context(&self.net.model).unwrap_or(0);
-            let what = format!("the prompt is {prompt} tokens long, but the context holds {context}: nothing can follow");
+            let what =
+                format!("the prompt is {prompt} tokens long, but the context holds {context}: nothing can follow");
             return Err(Fail::usage(what, "shorten the prompt, or let --truncate left drop its beginning"));
         }
         if let Some(asked) = asked {
             if asked > room {
-                let what = format!("--max-tokens {asked} after {prompt} tokens exceeds the context of {}", prompt + room);
-                return Err(Fail::usage(what, format!("ask for at most {room}, or let --truncate left drop the beginning")));
+                let what =
+                    format!("--max-tokens {asked} after {prompt} tokens exceeds the context of {}", prompt + room);
+                return Err(Fail::usage(
+                    what,
+                    format!("ask for at most {room}, or let --truncate left drop the beginning"),
+                ));
             }
             return Ok(asked);
         }
@@ -115,14 +117,19 @@ fn newest_run() -> Result<PathBuf, Fail> {
     let models = std::fs::read_dir("runs").into_iter().flatten().filter_map(|e| Some(e.ok()?.path().join("model")));
     let written = |p: &PathBuf| p.join("config.json").metadata().and_then(|m| m.modified()).ok();
     let newest = models.filter(|p| written(p).is_some()).max_by_key(written);
-    newest.ok_or_else(|| Fail::usage("no model is named, and there is no finished run under runs/", "name a model directory"))
+    newest.ok_or_else(|| {
+        Fail::usage("no model is named, and there is no finished run under runs/", "name a model directory")
+    })
 }
 
 /// `5,6,7` as ids.
 pub(crate) fn ids(text: &str) -> Result<Vec<u32>, Fail> {
     let one = |part: &str| {
         part.trim().parse::<u32>().map_err(|_| {
-            Fail::usage(format!("--ids: `{}` is no token id", part.trim()), "write whole numbers with commas: --ids 5,6,7")
+            Fail::usage(
+                format!("--ids: `{}` is no token id", part.trim()),
+                "write whole numbers with commas: --ids 5,6,7",
+            )
         })
     };
     let text = text.trim().trim_start_matches('[').trim_end_matches(']');
@@ -229,7 +236,10 @@ impl ChainArgs {
         let mut chain = preset.unwrap_or(Preset::Hf).with(&flags)?;
         if !drawn && preset.is_none() {
             // Greedy needs none of the preset's defaults; what was asked for stays, and is told if it does nothing.
-            chain.steps.retain(|step| said.contains(&name(&step.to_string())) || defaults.rules.iter().any(|r| name(r) == name(&step.to_string())));
+            chain.steps.retain(|step| {
+                said.contains(&name(&step.to_string()))
+                    || defaults.rules.iter().any(|r| name(r) == name(&step.to_string()))
+            });
         }
         Ok(chain)
     }
@@ -238,7 +248,8 @@ impl ChainArgs {
     fn draws(&self) -> bool {
         let greedy = self.step.iter().any(|s| s.trim() == "greedy");
         let rule = |s: &String| {
-            let rules = ["forced", "suppress", "bad_words", "no_repeat", "min_", "repetition", "encoder_", "logit_bias"];
+            let rules =
+                ["forced", "suppress", "bad_words", "no_repeat", "min_", "repetition", "encoder_", "logit_bias"];
             rules.iter().any(|r| s.trim().starts_with(r))
         };
         !greedy && self.step.iter().any(|s| !rule(s))
@@ -288,8 +299,12 @@ impl BeamArgs {
     /// The beam search that this asks for, or none. `otherwise` is the width where nothing says it.
     pub(crate) fn search(&self, speaker: &Speaker, otherwise: usize) -> Result<Option<Beam>, Fail> {
         let d = &speaker.defaults;
-        let width = self.beam.or(d.beams.filter(|_| self.beam.is_none())).unwrap_or(otherwise);
-        let width = if self.beam.is_none() { width.max(self.n_best.unwrap_or(1)).max(self.diverse.unwrap_or(1)) } else { width };
+        let width = self.beam.or(d.beams).unwrap_or(otherwise);
+        let width = if self.beam.is_none() {
+            width.max(self.n_best.unwrap_or(1)).max(self.diverse.unwrap_or(1))
+        } else {
+            width
+        };
         let searched = self.beam.is_some() || width > 1 || self.prefix.is_some() || self.prefix_ids.is_some();
         if !searched {
             return match self.only_for_beams() {
@@ -303,7 +318,10 @@ impl BeamArgs {
             (None, Some(list)) => Some(ids(list)?),
             (None, None) => None,
         };
-        Ok(Some(Beam {
+        if self.coverage.is_some() && !speaker.is_pair() {
+            return Err(Fail::usage("--coverage is for models that read a source", "leave it out"));
+        }
+        let search = Beam {
             n_best: self.n_best.or(d.n_best.filter(|n| *n <= width)).unwrap_or(1),
             length: if self.wu { Length::Wu(alpha) } else { Length::Power(alpha) },
             early: match self.early_stopping.as_deref().or(d.early_stopping.as_deref()) {
@@ -317,7 +335,9 @@ impl BeamArgs {
             diversity: self.diversity,
             constraint: prefix.map(Constraint::Starts),
             ..Beam::new(width)
-        }))
+        };
+        search.check()?;
+        Ok(Some(search))
     }
 
     fn only_for_beams(&self) -> Option<&'static str> {

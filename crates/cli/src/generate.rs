@@ -56,13 +56,13 @@ pub(crate) struct Args {
     /// Show what every step did: in the terminal, or into a .html or .json file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     trace: Option<String>,
+    /// One line of JSON for each prompt
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     chain: ChainArgs,
     #[command(flatten)]
     beam: BeamArgs,
-    /// One line of JSON for each prompt
-    #[arg(long)]
-    json: bool,
 }
 
 /// One line of `--json`.
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if args.chain.chain.as_deref() == Some("help") {
         return say(Chain::help());
     }
-    for (name, value) in [("n", args.n), ("batch", args.batch)] {
+    for (name, value) in [("n", args.n), ("batch", args.batch), ("max-tokens", args.max_tokens.unwrap_or(1))] {
         if value == 0 {
             return Err(Fail::usage(format!("--{name} must not be 0"), "use 1 or more"));
         }
@@ -135,7 +135,11 @@ impl Args {
             return Err(Fail::usage(what, "leave out --beam and --n, or --contrastive"));
         }
         let drawn = chain.pick != Pick::Greedy;
-        let beam = if self.contrastive.is_some() || (drawn || self.n > 1) && !asked { None } else { self.beam.search(speaker, 1)? };
+        let beam = if self.contrastive.is_some() || (drawn || self.n > 1) && !asked {
+            None
+        } else {
+            self.beam.search(speaker, 1)?
+        };
         let search = match (self.contrastive, beam) {
             (Some(k), _) => Search::Contrastive(Contrastive { k, alpha: self.alpha }),
             (None, Some(_)) if drawn => {
@@ -143,10 +147,16 @@ impl Args {
                 return Err(Fail::usage(what, "leave out --beam, or let the chain end in `greedy`"));
             }
             (None, Some(_)) if self.n > 1 => {
-                return Err(Fail::usage("--n draws continuations, but a beam finds its best", "use --n-best with --beam"));
+                return Err(Fail::usage(
+                    "--n draws continuations, but a beam finds its best",
+                    "use --n-best with --beam",
+                ));
             }
             (None, Some(_)) if !self.stop.is_empty() => {
-                return Err(Fail::usage("--stop cannot end a beam", "search without --beam, or cut the text afterwards"));
+                return Err(Fail::usage(
+                    "--stop cannot end a beam",
+                    "search without --beam, or cut the text afterwards",
+                ));
             }
             (None, Some(beam)) => Search::Beam(beam),
             (None, None) => Search::Sample { n: self.n },
@@ -183,7 +193,9 @@ impl Args {
         };
         match prompts.iter().position(Vec::is_empty) {
             _ if prompts.is_empty() => Err(empty()),
-            Some(0) if prompts.len() == 1 => Err(Fail::usage("the prompt is empty", "give at least one token to continue")),
+            Some(0) if prompts.len() == 1 => {
+                Err(Fail::usage("the prompt is empty", "give at least one token to continue"))
+            }
             Some(at) => Err(Fail::usage(format!("prompt {} is empty", at + 1), "give at least one token to continue")),
             None => Ok(prompts),
         }
@@ -202,10 +214,19 @@ impl Args {
             let more = if speaker.is_pair() { 0 } else { self.max_tokens.unwrap_or(1) };
             let room = context.saturating_sub(more).max(1);
             if prompt.len() > room && self.truncate.is_some() {
-                eprintln!("note: prompt {}: the first {} of {} tokens are dropped", i + 1, prompt.len() - room, prompt.len());
+                eprintln!(
+                    "note: prompt {}: the first {} of {} tokens are dropped",
+                    i + 1,
+                    prompt.len() - room,
+                    prompt.len()
+                );
                 prompt.drain(..prompt.len() - room);
             } else if prompt.len() > room {
-                let what = format!("prompt {} is {} tokens long; with {more} more the context of {context} overflows", i + 1, prompt.len());
+                let what = format!(
+                    "prompt {} is {} tokens long; with {more} more the context of {context} overflows",
+                    i + 1,
+                    prompt.len()
+                );
                 return Err(Fail::usage(what, "shorten it, or let --truncate left drop its beginning"));
             }
         }

@@ -72,7 +72,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let (p, name) = (token.logprob.exp(), speaker.piece(token.id).escape_debug().to_string());
         say(format!("{:>10.4} {p:>10.4} {:>6} {:>8.3} {sum:>10.4}  {name}", token.logprob, token.rank, token.entropy))?;
     }
-    say(format!("log-probability {:.4}, perplexity {:.4}, {} tokens", scores.logprob, scores.perplexity, scores.tokens.len()))
+    say(format!(
+        "log-probability {:.4}, perplexity {:.4}, {} tokens",
+        scores.logprob,
+        scores.perplexity,
+        scores.tokens.len()
+    ))
 }
 
 impl Args {
@@ -98,7 +103,9 @@ impl Args {
         let source = match (&self.source, &self.source_ids) {
             (Some(text), _) => speaker.encode(text)?,
             (None, Some(list)) => ids(list)?,
-            (None, None) => return Err(Fail::usage("this model scores a text that follows a source", "add --source TEXT")),
+            (None, None) => {
+                return Err(Fail::usage("this model scores a text that follows a source", "add --source TEXT"));
+            }
         };
         let target = match (&self.text, &self.ids) {
             (Some(text), _) => speaker.tokenizer()?.encode_target(text, true)?.ids,

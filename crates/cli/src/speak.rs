@@ -248,7 +248,10 @@ pub(crate) fn write_trace(traces: &[Traced], to: &str) -> Result<(), Fail> {
             Traced::Tree(tree) => tree.html(),
         }
     } else {
-        return Err(Fail::usage(format!("--trace={to}: neither .json nor .html"), "name the file trace.html or trace.json"));
+        return Err(Fail::usage(
+            format!("--trace={to}: neither .json nor .html"),
+            "name the file trace.html or trace.json",
+        ));
     };
     qkv_weights::write_atomically(std::path::Path::new(to), page.as_bytes())?;
     Ok(())

@@ -48,13 +48,13 @@ pub(crate) struct Args {
     /// Show the tree of the search: in the terminal, or into a .html or .json file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     trace: Option<String>,
+    /// One line of JSON for each source
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     chain: ChainArgs,
     #[command(flatten)]
     beam: BeamArgs,
-    /// One line of JSON for each source
-    #[arg(long)]
-    json: bool,
 }
 
 /// One line of `--json`.
@@ -67,13 +67,18 @@ struct Line<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    if args.batch == 0 {
-        return Err(Fail::usage("--batch must not be 0", "use 1 or more"));
+    for (name, value) in [("batch", args.batch), ("max-tokens", args.max_tokens.unwrap_or(1))] {
+        if value == 0 {
+            return Err(Fail::usage(format!("--{name} must not be 0"), "use 1 or more"));
+        }
     }
     let speaker = Speaker::load(args.model.as_deref())?;
     if !speaker.is_pair() {
         let what = format!("{}: this model does not read a source", speaker.path.display());
-        return Err(Fail::usage(what, "use `qkv generate`, or choose a model with an encoder and a decoder (t5, bart, marian)"));
+        return Err(Fail::usage(
+            what,
+            "use `qkv generate`, or choose a model with an encoder and a decoder (t5, bart, marian)",
+        ));
     }
     let order = args.order(&speaker)?;
     let sources = args.sources(&speaker)?;
@@ -107,7 +112,8 @@ fn progress(lines: usize) -> ProgressBar {
     if lines < 2 || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} lines, {eta} left").unwrap_or(ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} lines, {eta} left").unwrap_or(ProgressStyle::default_bar());
     ProgressBar::new(lines as u64).with_style(style)
 }
 
@@ -153,7 +159,10 @@ impl Args {
             sources.push(Some(ids(list)?).filter(|ids| !ids.is_empty()));
         }
         if sources.iter().all(Option::is_none) {
-            return Err(Fail::usage("there is nothing to translate", "give a text, --ids 5,6,7, --file in.txt, or lines on stdin"));
+            return Err(Fail::usage(
+                "there is nothing to translate",
+                "give a text, --ids 5,6,7, --file in.txt, or lines on stdin",
+            ));
         }
         let (vocabulary, context) = (CausalLm::vocabulary(&speaker.net.model), Seq2Seq::context(&speaker.net.model));
         for (i, source) in sources.iter_mut().enumerate() {
@@ -167,7 +176,12 @@ impl Args {
                 let what = format!("line {} is {} tokens long, but the model reads {context}", i + 1, source.len());
                 return Err(Fail::usage(what, "split it, or let --truncate left drop its beginning"));
             }
-            eprintln!("note: line {}: the first {} of {} tokens are dropped", i + 1, source.len() - context, source.len());
+            eprintln!(
+                "note: line {}: the first {} of {} tokens are dropped",
+                i + 1,
+                source.len() - context,
+                source.len()
+            );
             source.drain(..source.len() - context);
         }
         Ok(sources)

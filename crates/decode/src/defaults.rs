@@ -41,12 +41,37 @@ pub struct Defaults {
 
 /// Keys that change nothing about what is said.
 const SILENT: &[&str] = &[
-    "_from_model_config", "transformers_version", "use_cache", "output_attentions", "output_hidden_states", "output_scores",
-    "output_logits", "return_dict_in_generate", "cache_implementation", "cache_config", "bos_token_id", "eos_token_id",
-    "pad_token_id", "decoder_start_token_id", "max_length", "max_new_tokens", "num_beams", "length_penalty",
-    "early_stopping", "num_return_sequences", "do_sample", "return_legacy_cache", "disable_compile", "compile_config",
-    "remove_invalid_values", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule", "trust_remote_code",
-    "assistant_confidence_threshold", "prefill_chunk_size",
+    "_from_model_config",
+    "transformers_version",
+    "use_cache",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "output_logits",
+    "return_dict_in_generate",
+    "cache_implementation",
+    "cache_config",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "max_length",
+    "max_new_tokens",
+    "num_beams",
+    "length_penalty",
+    "early_stopping",
+    "num_return_sequences",
+    "do_sample",
+    "return_legacy_cache",
+    "disable_compile",
+    "compile_config",
+    "remove_invalid_values",
+    "is_assistant",
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "trust_remote_code",
+    "assistant_confidence_threshold",
+    "prefill_chunk_size",
 ];
 
 /// A key, the step it is, and the value that means nothing.
@@ -75,7 +100,8 @@ impl Defaults {
         let place = path.display().to_string();
         let read = match std::fs::read(&path) {
             Ok(bytes) => {
-                let wrong = |what: String| Error::new(&place, what, "mend or remove the file; the model runs without it");
+                let wrong =
+                    |what: String| Error::new(&place, what, "mend or remove the file; the model runs without it");
                 let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
                 let value: Value = serde_json::from_slice(text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
                 let Value::Object(map) = value else { return Err(wrong("is not a JSON object".into())) };
@@ -94,12 +120,15 @@ impl Defaults {
         let wrong = |key: &str, v: &Value, want: &str| {
             Error::new(format!("{place}, `{key}`"), format!("is {v}, not {want}"), "mend the file, or remove the key")
         };
-        let id = |key: &str| found(key).map(|v| ids(v).filter(|i| i.len() == 1).ok_or_else(|| wrong(key, v, "a token id"))).transpose();
+        let id = |key: &str| {
+            found(key).map(|v| ids(v).filter(|i| i.len() == 1).ok_or_else(|| wrong(key, v, "a token id"))).transpose()
+        };
         let count = |key: &str| {
             own(key).map(|v| v.as_u64().map(|n| n as usize).ok_or_else(|| wrong(key, v, "a whole number"))).transpose()
         };
         let number = |key: &str| own(key).map(|v| v.as_f64().ok_or_else(|| wrong(key, v, "a number"))).transpose();
-        let ends = found("eos_token_id").map(|v| ids(v).ok_or_else(|| wrong("eos_token_id", v, "token ids"))).transpose()?;
+        let ends =
+            found("eos_token_id").map(|v| ids(v).ok_or_else(|| wrong("eos_token_id", v, "token ids"))).transpose()?;
         let mut defaults = Self {
             ends: ends.unwrap_or_default(),
             bos: id("bos_token_id")?.map(|i| i[0]),
@@ -126,8 +155,12 @@ impl Defaults {
                 }
             }
         }
-        for (key, step) in [("forced_bos_token_id", "forced_bos"), ("forced_eos_token_id", "forced_eos"),
-            ("suppress_tokens", "suppress"), ("begin_suppress_tokens", "suppress_begin")] {
+        for (key, step) in [
+            ("forced_bos_token_id", "forced_bos"),
+            ("forced_eos_token_id", "forced_eos"),
+            ("suppress_tokens", "suppress"),
+            ("begin_suppress_tokens", "suppress_begin"),
+        ] {
             if let Some(value) = own(key) {
                 let ids = ids(value).ok_or_else(|| wrong(key, value, "token ids"))?;
                 if !ids.is_empty() {
@@ -143,7 +176,8 @@ impl Defaults {
                 defaults.rules.push(format!("bad_words {}", words.join("|")));
             }
         }
-        defaults.ignored = generation.iter().filter(|(k, v)| is_ignored(k, v)).map(|(k, v)| format!("{k}: {v}")).collect();
+        defaults.ignored =
+            generation.iter().filter(|(k, v)| is_ignored(k, v)).map(|(k, v)| format!("{k}: {v}")).collect();
         Ok(defaults)
     }
 }
@@ -165,7 +199,8 @@ fn ids(value: &Value) -> Option<Vec<u32>> {
 fn is_ignored(key: &str, value: &Value) -> bool {
     let done = SILENT.contains(&key)
         || RULES.iter().chain(SHAPE).any(|(k, _, _)| *k == key)
-        || ["forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens", "bad_words_ids"].contains(&key);
+        || ["forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens", "bad_words_ids"]
+            .contains(&key);
     let off = match (key, value) {
         ("num_beam_groups", v) => v.as_u64() == Some(1),
         ("guidance_scale", v) => v.as_f64() == Some(1.0),

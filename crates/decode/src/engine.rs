@@ -88,8 +88,11 @@ impl<'m> Engine<'m> {
         let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
         let padding: Vec<usize> = prompts.iter().map(|p| longest - p.len()).collect();
         // Padding is id 0: it is never looked at, and every vocabulary has one.
-        let ids: Vec<u32> =
-            prompts.iter().zip(&padding).flat_map(|(p, n)| std::iter::repeat_n(0, *n).chain(p.iter().copied())).collect();
+        let ids: Vec<u32> = prompts
+            .iter()
+            .zip(&padding)
+            .flat_map(|(p, n)| std::iter::repeat_n(0, *n).chain(p.iter().copied()))
+            .collect();
         let mut engine = Self::new(Net::Causal(model), longest + more, padding, model.vocabulary(), look);
         engine.pass(ids)?;
         Ok(engine)
@@ -136,13 +139,15 @@ impl<'m> Engine<'m> {
         let rows = self.padding.len();
         let (held, t) = (self.cache.len(), ids.len() / rows.max(1));
         let mut tokens = Tokens::new(Ids::new(ids, rows));
-        let mut taps = Taps::new(match self.look {
-            Look::Nothing => &[][..],
-            Look::Hidden => &["normed", "hidden"],
-            Look::Source => &["weights"],
-        }
-        .iter()
-        .copied());
+        let mut taps = Taps::new(
+            match self.look {
+                Look::Nothing => &[][..],
+                Look::Hidden => &["normed", "hidden"],
+                Look::Source => &["weights"],
+            }
+            .iter()
+            .copied(),
+        );
         let look = self.look;
         let mut cx = Cx::decode(&mut self.cache).last();
         if look != Look::Nothing {
@@ -259,7 +264,9 @@ pub(crate) fn source_weights(taps: &Taps, rows: usize) -> Vec<f32> {
     let layer = |path: &str| path.split('.').nth(1).and_then(|n| n.parse::<usize>().ok());
     let cross = taps.got().iter().filter(|(path, _)| path.ends_with("cross.weights"));
     let Some((_, tapped)) = cross.max_by_key(|(path, _)| layer(path)) else { return vec![] };
-    let (&[sources, heads, queries, keys], Ok(flat)) = (&tapped.dims[..], read(tapped.flat.clone())) else { return vec![] };
+    let (&[sources, heads, queries, keys], Ok(flat)) = (&tapped.dims[..], read(tapped.flat.clone())) else {
+        return vec![];
+    };
     let (beams, t) = (rows / sources.max(1), queries * sources / rows.max(1)); // queries = beams · T
     let mut out = vec![0.0; rows * keys];
     for row in 0..rows {
@@ -354,7 +361,8 @@ mod tests {
             all.say(&[20, 21, 22, 23]).unwrap();
             all.reorder(&[1, 0, 3, 3]).unwrap();
             all.say(&[30, 31, 32, 33]).unwrap();
-            for (row, (source, said)) in [(0, [21, 30]), (0, [20, 31]), (1, [23, 32]), (1, [23, 33])].iter().enumerate() {
+            for (row, (source, said)) in [(0, [21, 30]), (0, [20, 31]), (1, [23, 32]), (1, [23, 33])].iter().enumerate()
+            {
                 let mut one = Engine::pair(&model, &sources[*source..=*source], &[1], 3).unwrap();
                 said.iter().for_each(|id| one.say(&[*id]).unwrap());
                 near(all.logits(row), one.logits(0));
@@ -370,7 +378,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_said_with_counts() {
         let model = model("tiny-decoder");
-        let refused = |prompts: &[Vec<u32>], more| Engine::causal(&model, prompts, more).err().expect("refused").to_string();
+        let refused =
+            |prompts: &[Vec<u32>], more| Engine::causal(&model, prompts, more).err().expect("refused").to_string();
         assert_eq!(refused(&[], 1), "prompt: there is none");
         assert_eq!(refused(&[vec![1], vec![]], 1), "prompt 2: is empty");
         let context = CausalLm::context(&model).unwrap();

@@ -82,7 +82,11 @@ pub fn align(model: &dyn Seq2Seq, source: &[u32], start: &[u32], target: &[u32])
     let layer = |path: &str| path.split('.').nth(1).and_then(|n| n.parse::<usize>().ok());
     let cross = taps.got().iter().filter(|(path, _)| path.ends_with("cross.weights"));
     let Some((_, tapped)) = cross.max_by_key(|(path, _)| layer(path)) else {
-        return Err(Error::new("alignments", "this model has no cross-attention", "choose a model that reads a source"));
+        return Err(Error::new(
+            "alignments",
+            "this model has no cross-attention",
+            "choose a model that reads a source",
+        ));
     };
     let (flat, heads, keys) = (read(tapped.flat.clone())?, tapped.dims[1], source.len());
     let queries = tapped.dims[2];
@@ -143,7 +147,8 @@ fn rows(logits: Tensor<3>, ids: &[u32]) -> Result<Vec<TokenScore>> {
     let one = |(row, &id): (&[f32], &u32)| {
         let sum = log_sum(row);
         let logit = row[id as usize];
-        let entropy = -row.iter().map(|x| *x as f64 - sum).map(|p| if p.is_finite() { p * p.exp() } else { 0.0 }).sum::<f64>();
+        let entropy =
+            -row.iter().map(|x| *x as f64 - sum).map(|p| if p.is_finite() { p * p.exp() } else { 0.0 }).sum::<f64>();
         let rank = row.iter().filter(|x| **x > logit).count();
         TokenScore { id, logprob: logit as f64 - sum, rank, entropy: entropy.max(0.0) }
     };
@@ -189,7 +194,10 @@ mod tests {
     #[test]
     fn refusals() {
         let model = model("tiny-decoder");
-        assert_eq!(score(&model, &[5]).unwrap_err().to_string(), "text: there are 1 tokens, and the first has nothing before it");
+        assert_eq!(
+            score(&model, &[5]).unwrap_err().to_string(),
+            "text: there are 1 tokens, and the first has nothing before it"
+        );
         assert!(score(&model, &[5, 99]).unwrap_err().to_string().contains("id 99"));
         assert!(score(&model, &[99, 5]).unwrap_err().to_string().contains("id 99"));
     }

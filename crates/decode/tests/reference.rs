@@ -36,11 +36,18 @@ impl Reference {
     /// The prompts without their padding.
     fn prompts(&self) -> Vec<Vec<u32>> {
         let rows = |key: &str| self.generate["prompt"][key].as_array().unwrap().iter().map(ids).collect::<Vec<_>>();
-        let masked = |(row, mask): (Vec<u32>, Vec<u32>)| row.into_iter().zip(mask).filter(|(_, m)| *m == 1).map(|(id, _)| id).collect();
+        let masked = |(row, mask): (Vec<u32>, Vec<u32>)| {
+            row.into_iter().zip(mask).filter(|(_, m)| *m == 1).map(|(id, _)| id).collect()
+        };
         rows("input_ids").into_iter().zip(rows("attention_mask")).map(masked).collect()
     }
 
-    fn run(&self, prompts: &[Vec<u32>], chain: &str, search: impl Fn(&mut dyn Network, &Ask) -> Vec<Vec<Sequence>>) -> Vec<Vec<Sequence>> {
+    fn run(
+        &self,
+        prompts: &[Vec<u32>],
+        chain: &str,
+        search: impl Fn(&mut dyn Network, &Ask) -> Vec<Vec<Sequence>>,
+    ) -> Vec<Vec<Sequence>> {
         let max = self.generate["max_new_tokens"].as_u64().unwrap() as usize;
         let chain: Chain = chain.parse().unwrap();
         let pair = !self.start.is_empty();
@@ -79,7 +86,9 @@ fn greedy_says_what_transformers_says() {
         let reference = reference(family);
         let prompts = reference.prompts();
         let skip = if reference.start.is_empty() { prompts[0].len() } else { 1 };
-        for (found, want) in reference.greedy(&prompts).iter().zip(reference.generate["greedy"]["sequences"].as_array().unwrap()) {
+        for (found, want) in
+            reference.greedy(&prompts).iter().zip(reference.generate["greedy"]["sequences"].as_array().unwrap())
+        {
             assert_eq!(found[0].ids, reference.answer(want, skip), "{family}");
         }
     }
@@ -130,7 +139,9 @@ fn batches_beams_of_one_and_threads_change_nothing() {
         }
         let drawn = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| reference.run(&prompts, "temperature 1.3", |net, ask| sample(net, ask, 2, &mut |_| true).unwrap()))
+            pool.install(|| {
+                reference.run(&prompts, "temperature 1.3", |net, ask| sample(net, ask, 2, &mut |_| true).unwrap())
+            })
         };
         assert_eq!(drawn(1), drawn(3), "{family}");
     }

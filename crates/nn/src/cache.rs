@@ -214,7 +214,8 @@ mod tests {
         cache.append("a", rows([1.0, 2.0]), rows([10.0, 20.0]));
         cache.memory("x", || Tensor::<1>::from_floats([7.0, 8.0], &Device::flex()).reshape([2, 1, 1]));
         cache.advance(1);
-        let held = |cache: &Cache| (values(cache.own["a"][0].clone().narrow(2, 0, 1)), values(cache.memory["x"].clone()));
+        let held =
+            |cache: &Cache| (values(cache.own["a"][0].clone().narrow(2, 0, 1)), values(cache.memory["x"].clone()));
         cache.reorder(&[0, 0, 1, 1]);
         assert_eq!(held(&cache), (vec![1.0, 1.0, 2.0, 2.0], vec![7.0, 8.0])); // two beams read one source
         cache.reorder(&[1, 0, 3, 2]);

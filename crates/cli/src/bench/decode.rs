@@ -53,7 +53,12 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    super::not_zero(&[("prompt", args.prompt), ("tokens", args.tokens), ("batch", args.batch), ("rounds", args.rounds)])?;
+    super::not_zero(&[
+        ("prompt", args.prompt),
+        ("tokens", args.tokens),
+        ("batch", args.batch),
+        ("rounds", args.rounds),
+    ])?;
     let report = on_threads(args.threads, || measure(args))??;
     reports(args.json, &report, || {
         format!(

@@ -49,7 +49,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     not_zero(&[("batch", args.batch), ("length", args.length), ("rounds", args.rounds)])?;
     let report = on_threads(args.threads, || measure(args))??;
     reports(args.json, &report, || {
-        format!("{:.1} sentences/s ({:.4} s, best {:.4}), {} threads", report.sentences_per_s, report.seconds, report.best_seconds, report.threads)
+        format!(
+            "{:.1} sentences/s ({:.4} s, best {:.4}), {} threads",
+            report.sentences_per_s, report.seconds, report.best_seconds, report.threads
+        )
     })
 }
 

@@ -59,7 +59,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     not_zero(&[("rounds", args.rounds)])?;
     let report = on_threads(args.threads, || measure(args))??;
     reports(args.json, &report, || {
-        format!("beam {}: {:.3} s (best {:.3}), {:.1} tokens/s, {} threads", report.beam, report.seconds, report.best_seconds, report.tokens_per_s, report.threads)
+        format!(
+            "beam {}: {:.3} s (best {:.3}), {:.1} tokens/s, {} threads",
+            report.beam, report.seconds, report.best_seconds, report.tokens_per_s, report.threads
+        )
     })
 }
 
@@ -68,7 +71,15 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     let sources = random_ids(args.batch, args.source, CausalLm::vocabulary(&model));
     let starts = vec![vec![args.start]; args.batch];
     let chain = Chain { steps: vec![], pick: Pick::Greedy };
-    let ask = Ask { prompts: &starts, sources: Some(&sources), chain: &chain, ends: &[], max: args.tokens, seed: 0, first: 0 };
+    let ask = Ask {
+        prompts: &starts,
+        sources: Some(&sources),
+        chain: &chain,
+        ends: &[],
+        max: args.tokens,
+        seed: 0,
+        first: 0,
+    };
     let (mut times, mut ids) = (vec![], vec![]);
     for _ in 0..=args.rounds {
         let start = Instant::now();

@@ -69,7 +69,8 @@ impl Beam {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Refuses what cannot be searched.
+    pub fn check(&self) -> Result<()> {
         let fail = |place: &str, what: String, hint: &str| Err(Error::new(place, what, hint));
         if self.width == 0 {
             return fail("beam", "the width is 0".into(), "use 1 (greedy) or more");
@@ -91,7 +92,11 @@ impl Beam {
             }
         }
         if self.patience == 0.0 {
-            return fail("patience", "is 0: no continuation would ever be kept".into(), "use 1, or more to search longer");
+            return fail(
+                "patience",
+                "is 0: no continuation would ever be kept".into(),
+                "use 1, or more to search longer",
+            );
         }
         Ok(())
     }
@@ -525,7 +530,9 @@ mod tests {
     #[test]
     fn the_chain_forbids_in_a_beam_too() {
         let prompts = [vec![3]];
-        for s in &go(5, &prompts, "min_new_tokens 4, no_repeat_ngram 1", &[2], 8, &Beam { n_best: 4, ..Beam::new(4) })[0] {
+        for s in
+            &go(5, &prompts, "min_new_tokens 4, no_repeat_ngram 1", &[2], 8, &Beam { n_best: 4, ..Beam::new(4) })[0]
+        {
             let mut ids = s.ids.clone();
             ids.sort_unstable();
             ids.dedup();

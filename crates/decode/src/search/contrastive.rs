@@ -127,7 +127,8 @@ mod tests {
         let (prompts, chain) = ([vec![3], vec![4]], Chain::default());
         let ask = Ask { prompts: &prompts, sources: None, chain: &chain, ends: &[], max: 2, seed: 0, first: 0 };
         let mut net = Fake::drawn(20, 4, &prompts, 2);
-        let mut no = |k, alpha| go(&mut net, vec![], &ask, &Contrastive { k, alpha }, &mut |_| true).unwrap_err().to_string();
+        let mut no =
+            |k, alpha| go(&mut net, vec![], &ask, &Contrastive { k, alpha }, &mut |_| true).unwrap_err().to_string();
         assert_eq!(no(0, 0.5), "contrastive: k is 0 and α is 0.5");
         assert_eq!(no(4, f64::NAN), "contrastive: k is 4 and α is NaN");
         assert!(no(4, 0.5).contains("one prompt at a time"));

@@ -149,14 +149,8 @@ impl Way {
         self.said.logprobs.push(logprob);
         self.said.score += logprob as f64;
         let is_end = ask.ends.contains(&id);
-        let goes_on = heard(Said1 {
-            prompt: self.prompt,
-            number: self.number,
-            id,
-            logprob,
-            ids: &self.said.ids,
-            is_end,
-        });
+        let goes_on =
+            heard(Said1 { prompt: self.prompt, number: self.number, id, logprob, ids: &self.said.ids, is_end });
         if is_end {
             self.said.end = End::Token;
         } else if !goes_on {
@@ -231,7 +225,8 @@ mod tests {
     fn a_trace_changes_nothing() {
         let chain: Chain = "top_k 5, temperature 0.7".parse().unwrap();
         let prompts = [vec![3]];
-        let plain = sample(&mut Fake::drawn(20, 5, &prompts, 9), &ask(&prompts, &chain, &[], 6), 1, &mut |_| true).unwrap();
+        let plain =
+            sample(&mut Fake::drawn(20, 5, &prompts, 9), &ask(&prompts, &chain, &[], 6), 1, &mut |_| true).unwrap();
         let mut net = Fake::drawn(20, 5, &prompts, 9);
         let (traced, trace) = sample_traced(&mut net, &ask(&prompts, &chain, &[], 6), 3, &mut |_| true).unwrap();
         assert_eq!(traced, plain[0][0]);
