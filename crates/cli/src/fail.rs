@@ -26,6 +26,19 @@ impl Fail {
         &self.message
     }
 
+    /// Ctrl-C: exit 130, with nothing more to say.
+    pub(crate) fn interrupted() -> Self {
+        Self { message: "interrupted".into(), hint: String::new(), code: 130 }
+    }
+
+    /// stdout does not take what is written; a closed pipe (`| head`) ends the program quietly.
+    pub(crate) fn stdout(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        Self::failed("stdout", error, "is the disk full?")
+    }
+
     /// Tells the person on stderr.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("error: {}", self.message);

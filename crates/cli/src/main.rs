@@ -12,6 +12,12 @@ mod inspect;
 mod logits;
 mod model;
 mod tag;
+mod chat;
+mod decoding;
+mod generate;
+mod score;
+mod speak;
+mod translate;
 
 use clap::{Parser, Subcommand};
 use fail::Fail;
@@ -53,7 +59,15 @@ enum Verb {
     Answer(answer::Args),
     /// What is in a picture
     Image(image::Args),
-    /// Measure speed: a training step, or each kernel beside burn's own operation
+    /// Continue a text: greedy, sampling, beam or contrastive search, streaming
+    Generate(Box<generate::Args>),
+    /// Talk with a model that has a chat template
+    Chat(Box<chat::Args>),
+    /// Read a text and write it in another way, line by line, by beam search
+    Translate(Box<translate::Args>),
+    /// Tell how probable a text is, token by token
+    Score(score::Args),
+    /// Measure speed: training, decoding, translating, encoding, or each kernel
     Bench(bench::Args),
 }
 
@@ -79,6 +93,10 @@ fn main() -> ExitCode {
         Verb::Tag(args) => tag::run(&args),
         Verb::Answer(args) => answer::run(&args),
         Verb::Image(args) => image::run(&args),
+        Verb::Generate(args) => generate::run(&args),
+        Verb::Chat(args) => chat::run(&args),
+        Verb::Translate(args) => translate::run(&args),
+        Verb::Score(args) => score::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     match done {

@@ -11,6 +11,7 @@ pub mod case;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod embedding;
+mod few;
 pub mod fused;
 pub mod gated;
 pub mod layer_norm;

@@ -5,11 +5,13 @@
 //! then lives in twelve registers while k runs. k is cut so that a panel of b stays in the first cache (24 KiB at most with
 //! AVX2) and a block of a in the second. A bias is written with the first cut, so the output is not touched beforehand.
 //!
-//! Small products, and scalar runs, go to the `gemm` crate, which has shapes of its own for them.
+//! Few rows times a matrix that lies by rows of its own (a token going through a layer) is in `few.rs`. Other small products,
+//! and scalar runs, go to the `gemm` crate, which has shapes of its own for them.
 //!
 //! Order of additions: along k, cut by cut, the same for every element whatever its row block: the bits depend neither on
 //! the number of threads nor on which rows are computed together, as long as the product stays on one side of the border.
 
+use crate::few;
 use crate::fused::room;
 use crate::simd::{Level, simd};
 use pulp::Simd;
@@ -69,6 +71,9 @@ pub(crate) fn product_of_pieces(
     a: Strided,
     pieces: &[Piece],
 ) {
+    if few::serves([m, k, n], d, a, pieces) {
+        return few::product([m, k, n], dst, onto, lhs, a, pieces);
+    }
     if is_large([m, k, n]) && d.column == 1 {
         return packed([m, k, n], dst, d, onto, lhs, a, pieces);
     }

@@ -25,7 +25,7 @@ use crate::{Error, Result};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use qkv_kernels::{Ids, Mask, Positions};
-use qkv_nn::{Build, Cx, Embedding};
+use qkv_nn::{Answers, Build, Cx, Embedding};
 use std::sync::Arc;
 
 /// A network of any family.
@@ -69,7 +69,8 @@ pub trait CausalLm {
 pub trait Seq2Seq {
     /// What the reader hands to the writer.
     fn encode(&self, source: &Tokens, cx: &mut Cx) -> Result<Memory>;
-    /// Scores of the next target token at each position, `[B, T, V]`.
+    /// Scores of the next target token at each position, `[B, T, V]`. Several rows of the target next to each other (the
+    /// beams of one source) may share a row of the memory.
     fn decode(&self, target: &Tokens, memory: &Memory, cx: &mut Cx) -> Result<Tensor<3>>;
     /// V
     fn vocabulary(&self) -> usize;
@@ -181,6 +182,8 @@ impl Transformer {
             memory.map(|m| Seen { memory: &m.states, mask: Mask { padding: m.padding.clone(), ..Mask::none() } });
         let x = self.embed(&tokens.ids)?;
         let h = cx.within("decoder", |cx| decoder.forward(x, tokens.kinds.as_ref(), &mask, seen.as_ref(), cx));
+        let [_, t, _] = h.dims();
+        let h = if cx.answers == Answers::Last { h.narrow(1, t - 1, 1) } else { h };
         Ok(self.head.forward(h, self.tokens.as_ref(), cx))
     }
 }
@@ -254,9 +257,9 @@ fn check_memory(memory: &Memory, tokens: &Tokens, width: usize) -> Result<()> {
         let what = format!("its states have {c} features, but the model is {width} wide");
         return Err(Error::new("memory", what, "give what this model's own encoder made"));
     }
-    if b != rows {
+    if b == 0 || !rows.is_multiple_of(b) {
         let what = format!("there are {b} source rows for {rows} target rows");
-        return Err(Error::new("memory", what, "give each target row its own source row"));
+        return Err(Error::new("memory", what, "give each source row as many target rows as the others"));
     }
     match &memory.padding {
         Some(real) if real.len() != b * tm => {

@@ -220,7 +220,7 @@ fn a_memory_that_does_not_fit() {
     refused(
         decode(memory(&pair, 2)),
         "memory: there are 2 source rows for 3 target rows",
-        "give each target row its own source row",
+        "give each source row as many target rows as the others",
     );
     refused(
         decode(Memory { padding: Some([true; 5].into()), ..memory(&pair, 3) }),

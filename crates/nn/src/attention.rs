@@ -132,7 +132,11 @@ impl Attention {
     }
 
     /// Cross-attention: queries from x `[B, T, C]`, keys and values from `memory` `[B, Tm, C]`.
+    ///
+    /// With n times as many rows of x as of `memory`, each n rows next to each other (the beams of one source) read one row
+    /// of it. To attention they are n·T queries of that source; tapped weights have that shape.
     pub fn cross(&self, x: Tensor<3>, memory: &Tensor<3>, mask: &Mask, cx: &mut Cx) -> Tensor<3> {
+        let [rows, t, c] = x.dims();
         let q = self.q.forward(x);
         let project = || packed(memory.clone(), &[&self.k, &self.v], None);
         let path = cx.path().to_string();
@@ -140,7 +144,9 @@ impl Attention {
             Some(cache) => cache.memory(&path, project),
             None => project(),
         };
-        self.finish(Qkv::Cross { q, kv }, mask, None, cx)
+        let (sources, width) = (kv.dims()[0], q.dims()[2]);
+        let q = if sources == rows { q } else { q.reshape([sources, rows / sources.max(1) * t, width]) };
+        self.finish(Qkv::Cross { q, kv }, mask, None, cx).reshape([rows, t, c])
     }
 
     fn finish(&self, qkv: Qkv, mask: &Mask, bias: Option<Tensor<4>>, cx: &mut Cx) -> Tensor<3> {
@@ -228,5 +234,15 @@ mod tests {
         let short = block.cross(x.clone(), &memory.clone().narrow(1, 0, 2), &Mask::none(), &mut Cx::eval());
         let padded = block.cross(x, &memory, &hidden, &mut Cx::eval());
         assert!(max_diff(&values(short), &values(padded)) < 1e-5); // padding changes nothing
+    }
+
+    #[test]
+    fn beams_of_one_source_share_its_memory() {
+        let (block, x) = block(2);
+        let (beams, memory) = (x.clone().reshape([10, 1, 8]), x.narrow(1, 1, 3)); // five rows for each of two sources
+        let shared = block.cross(beams.clone(), &memory, &Mask::none(), &mut Cx::eval());
+        let own = memory.reshape([2, 1, 3, 8]).repeat_dim(1, 5).reshape([10, 3, 8]);
+        let apart = block.cross(beams, &own, &Mask::none(), &mut Cx::eval());
+        assert!(max_diff(&values(shared), &values(apart)) < 1e-5);
     }
 }

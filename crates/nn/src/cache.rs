@@ -2,7 +2,8 @@
 //!
 //! Room for `capacity` tokens is made once per layer, `[B, G, capacity, D]`, and filled in place. Layers find their room
 //! by their path, so the cache needs to know nothing about the network. Cross-attention keeps the projected memory, which
-//! does not grow. Beam search reorders rows.
+//! does not grow; rows that read the same source next to each other (beams) share one. Beam search reorders rows: the
+//! tokens held are copied into a second room of the same size, and the two change places, so that nothing is allocated.
 
 use burn::tensor::Tensor;
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ pub struct Cache {
     len: usize,
     capacity: usize,
     own: BTreeMap<String, [Tensor<4>; 2]>,
+    spare: BTreeMap<String, [Tensor<4>; 2]>,
     memory: BTreeMap<String, Tensor<3>>,
     state: BTreeMap<String, Tensor<3>>,
 }
@@ -20,7 +22,14 @@ pub struct Cache {
 impl Cache {
     /// Room for `capacity` tokens.
     pub fn new(capacity: usize) -> Self {
-        Self { len: 0, capacity, own: BTreeMap::new(), memory: BTreeMap::new(), state: BTreeMap::new() }
+        Self {
+            len: 0,
+            capacity,
+            own: BTreeMap::new(),
+            spare: BTreeMap::new(),
+            memory: BTreeMap::new(),
+            state: BTreeMap::new(),
+        }
     }
 
     /// How many tokens are held.
@@ -91,23 +100,87 @@ impl Cache {
 
     /// Row b becomes what row `rows[b]` was: the survivors of a beam search step, or one row made many.
     pub fn reorder(&mut self, rows: &[usize]) {
-        let pick = |n: usize| rows.iter().enumerate().any(|(i, &r)| i != r) || rows.len() != n;
-        let index = |device: &burn::tensor::Device| {
+        let Some(before) = self.rows() else { return };
+        let same = |n: usize, rows: &[usize]| rows.len() == n && rows.iter().enumerate().all(|(i, &r)| i == r);
+        let index = |rows: &[usize], device: &burn::tensor::Device| {
             let rows: Vec<i64> = rows.iter().map(|&r| r as i64).collect();
             Tensor::<1, burn::tensor::Int>::from_data(rows.as_slice(), device)
         };
-        for held in self.own.values_mut() {
-            for t in held.iter_mut().filter(|t| pick(t.dims()[0])) {
-                *t = t.clone().select(0, index(&t.device()));
+        if !same(before, rows) {
+            self.reorder_own(before, rows, index);
+        }
+        let shared = |memory: &Tensor<3>| sources(rows, before / memory.dims()[0].max(1));
+        for t in self.memory.values_mut() {
+            let rows = shared(t);
+            if !same(t.dims()[0], &rows) {
+                *t = t.clone().select(0, index(&rows, &t.device()));
             }
         }
-        for t in self.memory.values_mut().filter(|t| pick(t.dims()[0])) {
-            *t = t.clone().select(0, index(&t.device()));
-        }
-        for t in self.state.values_mut().filter(|t| pick(t.dims()[1])) {
-            *t = t.clone().select(1, index(&t.device()));
+        for t in self.state.values_mut().filter(|t| !same(t.dims()[1], rows)) {
+            *t = t.clone().select(1, index(rows, &t.device()));
         }
     }
+
+    fn reorder_own(
+        &mut self,
+        before: usize,
+        rows: &[usize],
+        index: impl Fn(&[usize], &burn::tensor::Device) -> Tensor<1, burn::tensor::Int>,
+    ) {
+        if rows.len() != before {
+            // As many rows as never before: new rooms.
+            self.spare.clear();
+            for t in self.own.values_mut().flatten() {
+                *t = t.clone().select(0, index(rows, &t.device()));
+            }
+            return;
+        }
+        for (path, held) in &mut self.own {
+            let rooms = || held.each_ref().map(|t| t.zeros_like());
+            let spare = self.spare.remove(path).unwrap_or_else(rooms);
+            let [k, v] = spare;
+            let moved = [gather(k, &held[0], rows, self.len), gather(v, &held[1], rows, self.len)];
+            self.spare.insert(path.clone(), std::mem::replace(held, moved));
+        }
+    }
+}
+
+/// Writes what row `rows[b]` of `from` `[B, G, capacity, D]` holds for the first `len` tokens to row b of `to`.
+fn gather(to: Tensor<4>, from: &Tensor<4>, rows: &[usize], len: usize) -> Tensor<4> {
+    let [_, g, capacity, d] = from.dims();
+    let (row, head, held) = (g * capacity * d, capacity * d, len * d);
+    qkv_kernels::fused::update(to, from.clone(), |to, from| {
+        qkv_kernels::threads::for_rows(to, row, |first, chunk| {
+            for (i, to) in chunk.chunks_exact_mut(row).enumerate() {
+                let from = &from[rows[first + i] * row..][..row];
+                for (to, from) in to.chunks_exact_mut(head).zip(from.chunks_exact(head)) {
+                    to[..held].copy_from_slice(&from[..held]);
+                }
+            }
+        });
+    })
+}
+
+/// Which source rows are left when row b becomes row `rows[b]` and each `share` rows next to each other read one source:
+/// one for each group of neighbours that read the same, in groups of one size.
+///
+/// ```
+/// use qkv_nn::cache::sources;
+/// assert_eq!(sources(&[0, 0, 1, 1], 1), [0, 1]); // each of two rows made two: they share
+/// assert_eq!(sources(&[1, 0, 3, 3], 2), [0, 1]); // beams trade places within their source
+/// assert_eq!(sources(&[2, 3], 2), [1]); // the first source is done
+/// assert_eq!(sources(&[0, 1, 1], 1), [0, 1, 1]);
+/// ```
+pub fn sources(rows: &[usize], share: usize) -> Vec<usize> {
+    let of: Vec<usize> = rows.iter().map(|r| r / share.max(1)).collect();
+    let gcd = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let size = of.chunk_by(|a, b| a == b).map(<[usize]>::len).fold(0, gcd).max(1);
+    of.into_iter().step_by(size).collect()
 }
 
 #[cfg(test)]
@@ -133,6 +206,38 @@ mod tests {
         assert_eq!(values(k), [2., 4., 5., 2., 4., 6.]);
         cache.truncate(1);
         assert_eq!((cache.len(), cache.rows()), (1, Some(2)));
+    }
+
+    #[test]
+    fn one_row_becomes_many_and_many_become_few() {
+        let mut cache = Cache::new(3);
+        cache.append("a", rows([1.0, 2.0]), rows([10.0, 20.0]));
+        cache.memory("x", || Tensor::<1>::from_floats([7.0, 8.0], &Device::flex()).reshape([2, 1, 1]));
+        cache.advance(1);
+        let held =
+            |cache: &Cache| (values(cache.own["a"][0].clone().narrow(2, 0, 1)), values(cache.memory["x"].clone()));
+        cache.reorder(&[0, 0, 1, 1]);
+        assert_eq!(held(&cache), (vec![1.0, 1.0, 2.0, 2.0], vec![7.0, 8.0])); // two beams read one source
+        cache.reorder(&[1, 0, 3, 2]);
+        cache.reorder(&[2, 3]);
+        assert_eq!(held(&cache), (vec![2.0, 2.0], vec![8.0]));
+    }
+
+    /// After the first reordering the two rooms of a layer change places for ever.
+    #[test]
+    fn steps_of_a_beam_search_stay_in_two_rooms() {
+        let mut cache = Cache::new(8);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..8 {
+            cache.append("a", rows([1.0, 2.0]), rows([3.0, 4.0]));
+            cache.advance(1);
+            cache.reorder(&[1, 0]);
+            let held = cache.own["a"][0].clone();
+            qkv_kernels::fused::update(held.clone().detach(), held, |_, data| {
+                seen.insert(data.as_ptr() as usize);
+            });
+        }
+        assert!(seen.len() <= 2, "{} rooms", seen.len());
     }
 
     #[test]

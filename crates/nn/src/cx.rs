@@ -25,6 +25,16 @@ pub enum Mode {
     Train(Key),
 }
 
+/// Which positions the head answers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Answers {
+    /// every one
+    #[default]
+    Every,
+    /// the last of each row: all that decoding asks of a prompt
+    Last,
+}
+
 /// The context of one forward pass.
 #[derive(Debug)]
 pub struct Cx<'a> {
@@ -36,13 +46,22 @@ pub struct Cx<'a> {
     pub cache: Option<&'a mut Cache>,
     /// what to hand out
     pub taps: Option<&'a mut Taps>,
+    /// where the head answers
+    pub answers: Answers,
     path: String,
 }
 
 impl<'a> Cx<'a> {
     /// Whole sequences, nothing random.
     pub fn eval() -> Self {
-        Self { mode: Mode::Eval, positions: Positions::From(0), cache: None, taps: None, path: String::new() }
+        Self {
+            mode: Mode::Eval,
+            positions: Positions::From(0),
+            cache: None,
+            taps: None,
+            answers: Answers::Every,
+            path: String::new(),
+        }
     }
 
     /// One training step: dropout is a function of seed, step and place.
@@ -63,6 +82,11 @@ impl<'a> Cx<'a> {
     /// The same pass, with these positions.
     pub fn with_positions(self, positions: Positions) -> Self {
         Self { positions, ..self }
+    }
+
+    /// The same pass, with an answer for the last position of each row only.
+    pub fn last(self) -> Self {
+        Self { answers: Answers::Last, ..self }
     }
 
     /// A pass of the same mode and taps over another sequence, from its start and without the cache: the source that a

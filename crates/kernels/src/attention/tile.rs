@@ -15,7 +15,7 @@ pub(super) const QUERIES: usize = 64;
 /// Keys of a tile: scores and their gradients then stay in the second-level cache. 128 and 512 measured the same.
 pub(super) const KEYS: usize = 256;
 /// Up to so many queries are taken row by row: packing keys for a matrix product would cost more than it saves.
-const FEW: usize = 3;
+const FEW: usize = 8;
 /// Below this many multiplications attention stays on its thread: waking another one costs more than it saves.
 const SERIAL: usize = 1 << 18;
 

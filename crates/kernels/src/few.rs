@@ -1,0 +1,207 @@
+//! Few rows times a large matrix: `y = x·Wᵀ` with x `[m, k]`, m small, W `[n, k]` by rows. Decoding does little else: one
+//! token (or one for each beam) goes through every weight of the network.
+//!
+//! Packing W for the large product would read and write it once more than the arithmetic needs, so W is read where it
+//! lies, once, front to back: three rows of x meet four rows of W in twelve registers, and a dot product is summed in one
+//! vector along k, its lanes added at the end. With one row the limit is the memory that W streams from.
+//!
+//! Order of additions: the same for every element, whatever its neighbours in the tile and the thread that computes it. The
+//! bits of a row therefore depend neither on the number of threads nor on the other rows, up to [`MOST`] of them.
+
+use crate::product::{Onto, Piece, Strided};
+use crate::simd::{Level, simd};
+use pulp::Simd;
+use rayon::prelude::*;
+
+/// The most rows this is for: with more, packing pays.
+pub(crate) const MOST: usize = 17;
+/// Rows of x in a tile.
+const ROWS: usize = 3;
+/// Rows of W in a tile.
+const OUTS: usize = 4;
+/// Below this many multiplications the product stays on its thread.
+const SERIAL: usize = 1 << 16;
+
+/// Whether this product is one of few rows with a turned right matrix, each lying as this file wants it.
+pub(crate) fn serves([m, k, n]: [usize; 3], d: Strided, a: Strided, pieces: &[Piece]) -> bool {
+    let turned = |piece: &Piece| piece.at.row == 1 && piece.k == (0..k);
+    let flat = d.start == 0 && d.row == n && d.column == 1 && a.column == 1;
+    (1..=MOST).contains(&m) && k > 0 && n > 0 && flat && pieces.iter().all(turned) && Level::current() != Level::Scalar
+}
+
+/// `dst ← onto + x·Wᵀ`, dst `[m, n]`, for pieces of W that stand side by side in dst.
+pub(crate) fn product([m, k, n]: [usize; 3], dst: &mut [f32], onto: Onto, x: &[f32], a: Strided, pieces: &[Piece]) {
+    // Outputs are dealt out in about 32 shares: enough to even out cores that do not run at one speed.
+    let share = n.div_ceil(32).next_multiple_of(OUTS);
+    let mut shares: Vec<Vec<&mut [f32]>> = (0..n.div_ceil(share)).map(|_| Vec::with_capacity(m)).collect();
+    for row in dst[..m * n].chunks_exact_mut(n) {
+        row.chunks_mut(share).zip(&mut shares).for_each(|(part, rows)| rows.push(part));
+    }
+    let rows: Vec<&[f32]> = (0..m).map(|i| &x[a.start + i * a.row..][..k]).collect();
+    let work = |(i, mut out): (usize, Vec<&mut [f32]>)| {
+        let here = i * share..n.min((i + 1) * share);
+        for piece in pieces {
+            let (from, to) = (piece.n.start.max(here.start), piece.n.end.min(here.end));
+            if from < to {
+                let first = piece.at.start + (from - piece.n.start) * piece.at.column;
+                let w = Rows { data: &piece.data[first..], apart: piece.at.column, count: to - from, from };
+                let mut part: Vec<&mut [f32]> = out.iter_mut().map(|row| &mut **row).collect();
+                tiles(w, here.start, &rows, &mut part, onto);
+            }
+        }
+    };
+    if m * k * n >= SERIAL && rayon::current_num_threads() > 1 {
+        shares.into_par_iter().enumerate().with_max_len(1).for_each(work);
+    } else {
+        shares.into_iter().enumerate().for_each(work);
+    }
+}
+
+/// Some rows of W, and the output of the first.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    data: &'a [f32],
+    apart: usize,
+    count: usize,
+    from: usize,
+}
+
+simd! {
+    /// All dot products of `rows` with `w`, written behind output `start`.
+    fn tiles<'a, S>(simd, w: Rows<'a>, start: usize, rows: &'a [&'a [f32]], out: &'a mut [&'a mut [f32]], onto: Onto<'a>) {
+        let k = rows[0].len();
+        let whole = w.count / OUTS * OUTS;
+        for o in (0..whole).step_by(OUTS) {
+            let lines = [0, 1, 2, 3].map(|i| &w.data[(o + i) * w.apart..][..k]);
+            across(simd, lines, rows, out, w.from + o, start, onto);
+        }
+        for o in whole..w.count {
+            across(simd, [&w.data[o * w.apart..][..k]], rows, out, w.from + o, start, onto);
+        }
+    }
+}
+
+/// `O` rows of W with all rows of x.
+#[inline(always)]
+fn across<S: Simd, const O: usize>(
+    simd: S,
+    w: [&[f32]; O],
+    x: &[&[f32]],
+    out: &mut [&mut [f32]],
+    o: usize,
+    start: usize,
+    onto: Onto,
+) {
+    let mut i = 0;
+    while i + ROWS <= x.len() {
+        let sums = dots::<S, ROWS, O>(simd, [x[i], x[i + 1], x[i + 2]], w);
+        (0..ROWS).for_each(|r| put(&mut out[i + r][o - start..], sums[r], o, onto));
+        i += ROWS;
+    }
+    if x.len() - i == 2 {
+        let sums = dots::<S, 2, O>(simd, [x[i], x[i + 1]], w);
+        (0..2).for_each(|r| put(&mut out[i + r][o - start..], sums[r], o, onto));
+    } else if x.len() - i == 1 {
+        put(&mut out[i][o - start..], dots::<S, 1, O>(simd, [x[i]], w)[0], o, onto);
+    }
+}
+
+/// Writes the sums of outputs `o..` of one row.
+#[inline(always)]
+fn put<const O: usize>(out: &mut [f32], sums: [f32; O], o: usize, onto: Onto) {
+    let out = &mut out[..O];
+    match onto {
+        Onto::Fresh => out.copy_from_slice(&sums),
+        Onto::Sum => out.iter_mut().zip(sums).for_each(|(y, s)| *y += s),
+        Onto::Bias(bias) => out.iter_mut().zip(&bias[o..]).zip(sums).for_each(|((y, b), s)| *y = b + s),
+    }
+}
+
+/// `R × O` dot products along k.
+#[inline(always)]
+fn dots<S: Simd, const R: usize, const O: usize>(simd: S, x: [&[f32]; R], w: [&[f32]; O]) -> [[f32; O]; R] {
+    let (x, w) = (x.map(S::as_simd_f32s), w.map(S::as_simd_f32s));
+    let len = x[0].0.len();
+    let (heads_x, heads_w) = (x.map(|x| &x.0[..len]), w.map(|w| &w.0[..len]));
+    let mut sum = [[simd.splat_f32s(0.0); O]; R];
+    for p in 0..len {
+        let mut a = [simd.splat_f32s(0.0); R];
+        for r in 0..R {
+            a[r] = heads_x[r][p];
+        }
+        for o in 0..O {
+            let b = heads_w[o][p];
+            for r in 0..R {
+                sum[r][o] = simd.mul_add_f32s(a[r], b, sum[r][o]);
+            }
+        }
+    }
+    let mut out = [[0.0; O]; R];
+    for r in 0..R {
+        for o in 0..O {
+            let last = (simd.partial_load_f32s(x[r].1), simd.partial_load_f32s(w[o].1));
+            out[r][o] = simd.reduce_sum_f32s(simd.mul_add_f32s(last.0, last.1, sum[r][o]));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::product::rowwise;
+
+    fn numbers(n: usize, seed: usize) -> Vec<f32> {
+        (0..n).map(|i| ((i * 7919 + seed * 31) % 1013) as f32 * 2e-3 - 1.0).collect()
+    }
+
+    /// Rows of x times two pieces of W, as `few` gives them.
+    fn run(m: usize, k: usize, outs: [usize; 2], x: &[f32], w: &[f32], bias: &[f32]) -> Vec<f32> {
+        let n = outs[0] + outs[1];
+        let at = Strided { start: 0, row: 1, column: k };
+        let pieces = [
+            Piece { data: &w[..outs[0] * k], at, k: 0..k, n: 0..outs[0] },
+            Piece { data: &w[outs[0] * k..], at, k: 0..k, n: outs[0]..n },
+        ];
+        let mut dst = vec![f32::NAN; m * n];
+        if Level::current() != Level::Scalar {
+            assert!(serves([m, k, n], rowwise(n), rowwise(k), &pieces));
+        }
+        product([m, k, n], &mut dst, Onto::Bias(bias), x, rowwise(k), &pieces);
+        dst
+    }
+
+    #[test]
+    fn every_number_of_rows_follows_the_sum_in_f64() {
+        for m in 1..=MOST {
+            for (k, outs) in [(1, [1, 1]), (13, [5, 9]), (67, [130, 3]), (256, [64, 72])] {
+                let n = outs[0] + outs[1];
+                let (x, w, bias) = (numbers(m * k, 1), numbers(n * k, 2), numbers(n, 3));
+                let y = run(m, k, outs, &x, &w, &bias);
+                for (i, y) in y.iter().enumerate() {
+                    let (r, o) = (i / n, i % n);
+                    let dot: f64 = (0..k).map(|p| x[r * k + p] as f64 * w[o * k + p] as f64).sum();
+                    assert!((*y as f64 - dot - bias[o] as f64).abs() < 1e-4, "[{m}, {k}] → {outs:?}, {r}, {o}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_alone_and_among_others_at_any_thread_count() {
+        let (m, k, outs) = (MOST, 301, [411, 100]);
+        let n = outs[0] + outs[1];
+        let (x, w, bias) = (numbers(m * k, 4), numbers(n * k, 5), numbers(n, 6));
+        let at = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+            pool.install(|| run(m, k, outs, &x, &w, &bias))
+        };
+        let one = at(1);
+        for threads in [2, 3, 8] {
+            assert_eq!(one, at(threads), "{threads} threads");
+        }
+        for (r, row) in one.chunks_exact(n).enumerate() {
+            assert_eq!(row, run(1, k, outs, &x[r * k..][..k], &w, &bias), "row {r} alone");
+        }
+    }
+}
