@@ -2,21 +2,21 @@
 
 mod answer;
 mod bench;
+mod chat;
 mod classify;
 mod convert;
+mod decoding;
 mod embed;
 mod fail;
 mod fill;
+mod generate;
 mod image;
 mod inspect;
 mod logits;
 mod model;
-mod tag;
-mod chat;
-mod decoding;
-mod generate;
 mod score;
 mod speak;
+mod tag;
 mod translate;
 
 use clap::{Parser, Subcommand};
