@@ -32,7 +32,11 @@ impl Speaker {
         }
         let dir = if path.is_dir() { path.clone() } else { path.parent().unwrap_or(Path::new("")).to_path_buf() };
         let defaults = Defaults::load(&dir, net.config.map())?;
-        let tokenizer = if has_tokenizer(&dir) { Some(Tokenizer::load(&dir)?) } else { None };
+        let tokenizer = match path.is_dir() && has_tokenizer(&dir) {
+            true => Some(Tokenizer::load(&dir)?),
+            // A GGUF file carries its own; beside other files there may be none.
+            false => crate::model::tokenizer(&path).ok(),
+        };
         for key in &defaults.ignored {
             eprintln!("warning: generation_config.json asks for {key}, which is not done");
         }
