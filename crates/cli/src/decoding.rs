@@ -68,7 +68,9 @@ impl Speaker {
 
     /// The text of ids; where there is no tokenizer, none.
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<Option<String>, Fail> {
-        Ok(self.tokenizer.as_ref().map(|t| t.decode(ids, true)).transpose()?)
+        let Some(tokenizer) = &self.tokenizer else { return Ok(None) };
+        let known: Vec<u32> = ids.iter().copied().filter(|id| tokenizer.piece(*id).is_some()).collect();
+        Ok(Some(tokenizer.decode(&known, true)?))
     }
 
     /// A token as a person reads it.

@@ -5,7 +5,7 @@ use crate::fail::Fail;
 use qkv_decode::search::{self, Beam, Contrastive, Said1, Sequence, Tree};
 use qkv_decode::trace::Trace;
 use qkv_decode::{Ask, Chain, End, Engine, Look, Network, StopText};
-use qkv_text::StreamDecoder;
+use qkv_text::{StreamDecoder, Tokenizer};
 use serde::Serialize;
 
 /// What is asked for.
@@ -62,6 +62,7 @@ pub(crate) struct Alignment {
 
 /// Text as it becomes certain, of one continuation.
 struct Voice<'a> {
+    tokenizer: Option<&'a Tokenizer>,
     stream: Option<StreamDecoder<'a>>,
     stop: StopText,
     text: String,
@@ -70,6 +71,7 @@ struct Voice<'a> {
 impl<'a> Order<'a> {
     fn voices(&self, n: usize) -> Vec<Voice<'a>> {
         let new = || Voice {
+            tokenizer: self.speaker.tokenizer.as_ref(),
             stream: self.speaker.tokenizer.as_ref().map(|t| StreamDecoder::new(t, true)),
             stop: StopText::new(self.stops.iter().cloned()),
             text: String::new(),
@@ -181,8 +183,10 @@ impl<'a> Order<'a> {
 impl Voice<'_> {
     /// The text that this token makes certain.
     fn push(&mut self, said: &Said1) -> Result<String, Fail> {
-        let Some(stream) = &mut self.stream else { return Ok(String::new()) };
-        let new = if said.is_end { String::new() } else { stream.push(said.id)? };
+        let (Some(stream), Some(tokenizer)) = (&mut self.stream, self.tokenizer) else { return Ok(String::new()) };
+        // A vocabulary padded to a round size has ids that no tokenizer knows: they are nothing.
+        let known = !said.is_end && tokenizer.piece(said.id).is_some();
+        let new = if known { stream.push(said.id)? } else { String::new() };
         let new = self.stop.push(&new);
         self.text.push_str(&new);
         Ok(new)

@@ -131,3 +131,68 @@ fn chain_help_lists_every_step() {
         assert!(help.contains(step), "{step}");
     }
 }
+
+/// A reference checkpoint with a tokenizer of its 97 tokens beside it.
+fn speaking(family: &str) -> String {
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("speaking-{family}-{:?}", std::thread::current().id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    for name in ["config.json", "generation_config.json", "model.safetensors"] {
+        std::fs::copy(format!("{TINY}{family}/{name}"), dir.join(name)).expect("copied");
+    }
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        let from = format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::copy(from, dir.join(name)).expect("copied");
+    }
+    dir.display().to_string()
+}
+
+/// Runs with these arguments as they are.
+fn run(args: &[&str], input: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_qkv"));
+    let done = command.args(args).write_stdin(input).assert().success();
+    String::from_utf8(done.get_output().stdout.clone()).expect("UTF-8")
+}
+
+#[test]
+fn what_streams_is_what_json_says_and_batches_are_singles() {
+    let model = speaking("llama");
+    let flags = ["--max-tokens", "12", "--temperature", "0.9", "--seed", "3"];
+    let told = |prompt: &str, more: &[&str]| run(&[&["generate", &model, prompt][..], &flags, more].concat(), "");
+    let text = told("the cat", &[]);
+    let json: Value = serde_json::from_str(&told("the cat", &["--json"])).expect("JSON");
+    assert_eq!(text.trim_end_matches('\n'), json["sequences"][0]["text"].as_str().expect("a text"));
+    let lines = run(&[&["generate", &model, "--file", "-"][..], &["--max-tokens", "12"]].concat(), "the cat\na\n");
+    let single = |prompt| run(&["generate", &model, prompt, "--max-tokens", "12"], "");
+    assert_eq!(lines, single("the cat") + &single("a"));
+}
+
+#[test]
+fn a_stop_string_ends_the_text_before_it() {
+    let model = speaking("llama");
+    let whole = run(&["generate", &model, "the cat", "--max-tokens", "12"], "");
+    let stop: String = whole.chars().skip(3).take(2).collect();
+    let cut: Value = serde_json::from_str(&run(
+        &["generate", &model, "the cat", "--max-tokens", "12", "--stop", &stop, "--json"],
+        "",
+    ))
+    .expect("JSON");
+    let (text, end) = (&cut["sequences"][0]["text"], &cut["sequences"][0]["end"]);
+    assert_eq!((text.as_str(), end.as_str()), (whole.split(&stop).next(), Some("text")));
+}
+
+#[test]
+fn translation_keeps_the_order_and_blank_lines() {
+    let model = speaking("marian");
+    let out = run(&["translate", &model, "--max-tokens", "5"], "the cat\n\nin\n");
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((lines.len(), lines[1]), (3, ""));
+    assert_eq!(out, run(&["translate", &model, "--max-tokens", "5", "--batch", "1"], "the cat\n\nin\n"));
+}
+
+#[test]
+fn a_chat_answers_every_turn_and_survives_a_slip() {
+    let model = speaking("llama");
+    let out = run(&["chat", &model, "--max-tokens", "6"], "hi\n/sed 3\n\"\"\"two\nlines\"\"\"\n/exit\nnever\n");
+    assert_eq!(out.matches('\n').count(), 2, "{out:?}");
+}
