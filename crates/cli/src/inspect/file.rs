@@ -112,7 +112,7 @@ pub(super) fn run(path: &Path, args: &Args) -> Result<(), Fail> {
 /// A value of the metadata, short enough for a line.
 fn brief(value: &Value) -> String {
     let text = match value {
-        Value::Array(array) => return format!("{} × {}", array.len(), array.kind()),
+        Value::Array(array) => return format!("{}, {} long", array.kind(), grouped(array.len())),
         Value::String(text) => text.replace('\n', "⏎"),
         Value::Bool(b) => b.to_string(),
         other => other.as_i64().map(|n| n.to_string()).or(other.as_f64().map(|x| x.to_string())).unwrap_or_default(),
