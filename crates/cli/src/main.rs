@@ -4,6 +4,7 @@ mod answer;
 mod bench;
 mod classify;
 mod convert;
+mod data;
 mod embed;
 mod fail;
 mod fill;
@@ -12,6 +13,7 @@ mod inspect;
 mod logits;
 mod model;
 mod tag;
+mod tokenizer;
 
 use clap::{Parser, Subcommand};
 use fail::Fail;
@@ -53,6 +55,10 @@ enum Verb {
     Answer(answer::Args),
     /// What is in a picture
     Image(image::Args),
+    /// Train tokenizers, and see how they cut: text to ids and back
+    Tokenizer(tokenizer::Args),
+    /// Make corpora, and check data before any training
+    Data(data::Args),
     /// Measure speed: a training step, or each kernel beside burn's own operation
     Bench(bench::Args),
 }
@@ -79,6 +85,8 @@ fn main() -> ExitCode {
         Verb::Tag(args) => tag::run(&args),
         Verb::Answer(args) => answer::run(&args),
         Verb::Image(args) => image::run(&args),
+        Verb::Tokenizer(args) => tokenizer::run(&args),
+        Verb::Data(args) => data::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     match done {
