@@ -2,7 +2,7 @@
 //! so the numbers are those of the real thing and nothing is allocated: GPT-3 takes as long as a tiny model.
 
 mod file;
-mod numbers;
+pub(crate) mod numbers;
 mod tree;
 mod words;
 

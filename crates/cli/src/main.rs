@@ -5,6 +5,7 @@ mod bench;
 mod chat;
 mod classify;
 mod convert;
+mod data;
 mod decoding;
 mod embed;
 mod fail;
@@ -17,6 +18,7 @@ mod model;
 mod score;
 mod speak;
 mod tag;
+mod tokenizer;
 mod translate;
 
 use clap::{Parser, Subcommand};
@@ -67,6 +69,10 @@ enum Verb {
     Translate(Box<translate::Args>),
     /// Tell how probable a text is, token by token
     Score(score::Args),
+    /// Train tokenizers, and see how they cut: text to ids and back
+    Tokenizer(tokenizer::Args),
+    /// Make corpora, and check data before any training
+    Data(data::Args),
     /// Measure speed: training, decoding, translating, encoding, or each kernel
     Bench(bench::Args),
 }
@@ -97,6 +103,8 @@ fn main() -> ExitCode {
         Verb::Chat(args) => chat::run(&args),
         Verb::Translate(args) => translate::run(&args),
         Verb::Score(args) => score::run(&args),
+        Verb::Tokenizer(args) => tokenizer::run(&args),
+        Verb::Data(args) => data::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     match done {

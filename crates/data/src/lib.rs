@@ -42,4 +42,4 @@ pub use objective::{Objective, Sample};
 pub use qkv_base::{Error, Key, Result};
 pub use readers::{Format, Opened, Reader, read};
 pub use split::{Split, Splits, split};
-pub use tokenize::{Pieces, Role, Tokenize};
+pub use tokenize::{Pieces, Role, Side, Tokenize};

@@ -1,6 +1,8 @@
-//! What this room asks of a tokenizer, and the plainest one there is: a word, an id.
+//! What this room asks of a tokenizer; the tokenizers of files, which can do it; and the plainest one there is: a word,
+//! an id.
 
 use crate::{Error, Result};
+use qkv_text::Tokenizer;
 use std::collections::{BTreeSet, HashMap};
 
 /// The pieces of a text, without any special tokens around them.
@@ -64,6 +66,74 @@ pub(crate) fn need(tokenizer: &dyn Tokenize, role: Role, who: &str) -> Result<u3
             "train the tokenizer with that special token, or choose the objective of its own family",
         )
     })
+}
+
+/// One side of a tokenizer from `qkv-text`: what is read, or what is written.
+///
+/// ```
+/// use qkv_data::{Role, Side, Tokenize};
+/// use qkv_text::{Kind, TrainSpec, train};
+/// let spec = TrainSpec { vocab_size: 300, ..TrainSpec::new(Kind::Bpe) };
+/// let tokenizer = train(["the cat sat".to_string()], &spec, &mut |_| {})?.tokenizer;
+/// let side = Side::source(&tokenizer);
+/// assert_eq!(side.encode("the cat")?.ids, tokenizer.encode("the cat", false)?.ids);
+/// assert_eq!(side.role(Role::Eos), tokenizer.id("<|endoftext|>"));
+/// # Ok::<(), qkv_data::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Side {
+    tokenizer: Tokenizer,
+    target: bool,
+}
+
+impl Side {
+    /// What is read.
+    pub fn source(tokenizer: &Tokenizer) -> Self {
+        Self { tokenizer: tokenizer.clone(), target: false }
+    }
+
+    /// What is written; it differs from the other side only where each language has a vocabulary of its own.
+    pub fn target(tokenizer: &Tokenizer) -> Self {
+        Self { tokenizer: tokenizer.clone(), target: true }
+    }
+}
+
+impl Tokenize for Side {
+    fn encode(&self, text: &str) -> Result<Pieces> {
+        let encoding = match self.target {
+            true => self.tokenizer.encode_target(text, false)?,
+            false => self.tokenizer.encode(text, false)?,
+        };
+        let blank = |at: usize| {
+            let (before, after) = text.split_at_checked(at).unwrap_or_default();
+            before.ends_with(char::is_whitespace) || after.starts_with(char::is_whitespace)
+        };
+        // A word begins where the pre-tokenizer says so, and after a blank: some have no pre-tokenizer.
+        let first = |i: usize| {
+            let other = |i: usize| encoding.word_ids.get(i) != encoding.word_ids.get(i - 1);
+            i == 0 || other(i) || encoding.bytes.get(i).is_some_and(|(from, _)| blank(*from))
+        };
+        let first_of_word = (0..encoding.ids.len()).map(first).collect();
+        Ok(Pieces { ids: encoding.ids, spans: encoding.bytes, first_of_word })
+    }
+
+    fn role(&self, role: Role) -> Option<u32> {
+        let special = self.tokenizer.special();
+        match role {
+            Role::Pad => special.pad,
+            Role::Bos => special.bos,
+            Role::Eos => special.eos,
+            Role::Cls => special.cls,
+            Role::Sep => special.sep,
+            Role::Mask => special.mask,
+            Role::Unk => special.unk,
+            Role::Sentinel(i) => self.tokenizer.id(&format!("<extra_id_{i}>")),
+        }
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.tokenizer.vocab_size()
+    }
 }
 
 /// A word, an id: text is split at blanks. For tests, toy tasks and the reader who wants no secrets.
@@ -173,6 +243,34 @@ pub(crate) mod tests {
         let text: Vec<&str> = pieces.spans.iter().map(|(a, b)| &"straße là"[*a..*b]).collect();
         assert_eq!(text, ["str", "aße", "là"]);
         assert_eq!(pieces.first_of_word, [true, false, true]);
+    }
+
+    #[test]
+    fn a_side_has_the_pieces_and_roles_of_its_tokenizer() {
+        use qkv_text::{Kind, Shape, TrainSpec, train};
+        let lines = ["the cat sat", "the cats sat on mats"].map(String::from);
+        let spec = TrainSpec { shape: Shape::T5 { sentinels: 2 }, vocab_size: 40, ..TrainSpec::new(Kind::Unigram) };
+        let tokenizer = train(lines, &spec, &mut |_| {}).unwrap().tokenizer;
+        let side = Side::source(&tokenizer);
+        let pieces = side.encode("the cats").unwrap();
+        assert_eq!(pieces.ids, tokenizer.encode("the cats", false).unwrap().ids);
+        assert_eq!(pieces.first_of_word.iter().filter(|first| **first).count(), 2, "{pieces:?}");
+        assert_eq!((side.role(Role::Pad), side.role(Role::Eos), side.role(Role::Mask)), (Some(0), Some(1), None));
+        assert_eq!(side.role(Role::Sentinel(0)), Some(tokenizer.vocab_size() as u32 - 1));
+        assert_eq!(side.role(Role::Sentinel(2)), None);
+        assert_eq!(side.unknown("the ज cat").unwrap(), ["ज"]);
+    }
+
+    /// LLaMA's tokenizer takes a text as one word of the pre-tokenizer.
+    #[test]
+    fn a_word_begins_after_a_blank_without_a_pre_tokenizer_too() {
+        let json = serde_json::json!({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+            "post_processor": null, "decoder": null, "truncation": null, "padding": null,
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, " ": 2, " a": 3}, "merges": [[" ", "a"]]}});
+        let tokenizer = qkv_text::Tokenizer::from_json("test", &json).unwrap();
+        let pieces = Side::source(&tokenizer).encode("ab ab").unwrap();
+        assert_eq!(pieces.ids, [0, 1, 3, 1]);
+        assert_eq!(pieces.first_of_word, [true, false, true, false]);
     }
 
     #[test]

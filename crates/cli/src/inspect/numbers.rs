@@ -1,7 +1,7 @@
 //! Numbers for people: thousands apart, and a unit that leaves one to three digits before the point.
 
 /// `1234567` → `1,234,567`
-pub(super) fn grouped(n: impl TryInto<u64>) -> String {
+pub(crate) fn grouped(n: impl TryInto<u64>) -> String {
     let digits = n.try_into().unwrap_or(u64::MAX).to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -19,7 +19,7 @@ pub(super) fn short(n: u64) -> String {
 }
 
 /// Bytes in powers of a thousand: `497.8 MB`
-pub(super) fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     scaled(n as f64, ["B", "kB", "MB", "GB", "TB"])
 }
 

@@ -5,7 +5,7 @@
 //! | pairs | source, target | |
 //! | labels | text, label | |
 //! | tags | words, tags (each separated by spaces) | CoNLL |
-//! | answers | context, question, answer, start (in bytes) | JSON |
+//! | answers | context, question, answer, start (in characters, as SQuAD counts) | JSON |
 //! | text | text | |
 //! | images | label, then every pixel | PGM or PPM, PNG |
 
@@ -109,7 +109,7 @@ impl Example {
             Example::Labelled { text, label } => vec![text.clone(), label.clone()],
             Example::Tagged { words, tags } => vec![words.join(" "), tags.join(" ")],
             Example::Question { context, question, answer, start } => {
-                vec![context.clone(), question.clone(), answer.clone(), start.to_string()]
+                vec![context.clone(), question.clone(), answer.clone(), letters(context, *start).to_string()]
             }
             Example::Text(text) => vec![text.clone()],
             Example::Image { pixels, label, .. } => {
@@ -125,7 +125,7 @@ impl Example {
             Example::Labelled { text, label } => json!({ "text": text, "label": label }),
             Example::Tagged { words, tags } => json!({ "words": words, "tags": tags }),
             Example::Question { context, question, answer, start } => {
-                json!({ "context": context, "question": question, "answer": answer, "start": start })
+                json!({ "context": context, "question": question, "answer": answer, "start": letters(context, *start) })
             }
             Example::Text(text) => json!({ "text": text }),
             Example::Image { width, height, channels, pixels, label } => {
@@ -169,6 +169,29 @@ impl Example {
     }
 }
 
+impl From<Example> for crate::Example {
+    /// A made example as one that is read.
+    fn from(example: Example) -> Self {
+        match example {
+            Example::Pair { source, target } => Self::Pair { source, target },
+            Example::Labelled { text, label } => Self::Labelled { text, label },
+            Example::Tagged { words, tags } => Self::Tagged { words, tags },
+            Example::Question { context, question, answer, start } => {
+                Self::Question { context, question, answer, start }
+            }
+            Example::Text(text) => Self::Text(text),
+            Example::Image { width, height, channels, pixels, label } => {
+                Self::Image { width, height, channels, pixels, label }
+            }
+        }
+    }
+}
+
+/// Characters before this byte of a text.
+fn letters(text: &str, byte: usize) -> usize {
+    text.get(..byte).map_or(0, |before| before.chars().count())
+}
+
 fn wrong(form: &str, needs: &str) -> Error {
     Error::new(
         "built-in corpus",
@@ -193,6 +216,30 @@ mod tests {
                 for name in example.header().iter().filter(|name| !name.starts_with("pixel")) {
                     assert!(example.json().get(name).is_some(), "{name}");
                 }
+            }
+        }
+    }
+
+    /// What is written is read back as what was made: bytes here, characters in files.
+    #[test]
+    fn rows_are_read_back_as_the_examples_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let accents = "È a casa.".to_string();
+        let question = Example::Question { context: accents, question: "?".into(), answer: "casa".into(), start: 5 };
+        for corpus in Corpus::ALL.into_iter().filter(|corpus| *corpus != Corpus::Shapes) {
+            let mut made: Vec<Example> = corpus.examples(5, Split::Test).take(20).collect();
+            if corpus == Corpus::Facts {
+                made.push(question.clone());
+            }
+            let want: Vec<crate::Example> = made.iter().cloned().map(Into::into).collect();
+            let tsv: String = made.iter().map(|example| example.row().join("\t") + "\n").collect();
+            let jsonl: String = made.iter().map(|example| format!("{}\n", example.json())).collect();
+            for (name, text) in [("rows.tsv", tsv), ("rows.jsonl", jsonl)] {
+                let path = folder.path().join(name);
+                std::fs::write(&path, text).unwrap();
+                let read = crate::read(&path, corpus.task().into()).unwrap();
+                let read: Vec<crate::Example> = read.corpus.examples().collect::<Result<_>>().unwrap();
+                assert_eq!(read, want, "{} as {name}", corpus.name());
             }
         }
     }

@@ -86,6 +86,19 @@ pub enum Task {
     Image,
 }
 
+impl From<Task> for crate::Task {
+    fn from(task: Task) -> Self {
+        match task {
+            Task::Pairs => Self::Pair,
+            Task::Classify => Self::Classify,
+            Task::Tag => Self::Tag,
+            Task::Answer => Self::Answer,
+            Task::Text => Self::Text,
+            Task::Image => Self::Image,
+        }
+    }
+}
+
 /// A part of a corpus. No source is in two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Split {

@@ -33,7 +33,7 @@ pub use images::{LabelColumn, Picture};
 pub use records::LONGEST;
 pub use source::MOST_UNPACKED;
 pub use table::{Header, Quotes};
-pub use text::Documents;
+pub use text::{Documents, lines};
 
 /// How a file is written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Plain text, CoNLL columns and parallel files: formats whose records are lines or runs of lines.
 
 use super::fields;
-use super::records::{Cut, Indexed, Parse, Record};
+use super::records::{Cut, Indexed, Parse, Record, Records};
 use super::{Opened, Reader, Tally, source};
 use crate::{Corpus, Error, Example, Result, corpus::past_end};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,23 @@ pub(crate) fn open(reader: &Reader, path: &Path, documents: Documents) -> Result
     };
     let (indexed, tally) = Indexed::build(path, cut, reader.bad_rows, |_, _| Ok((Whole, Vec::new())))?;
     Opened::new(path, indexed, tally, Vec::new())
+}
+
+/// The lines of a text file, plain or gzip, as they come: one in memory at a time, blank ones left out.
+///
+/// ```
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("lines.txt");
+/// std::fs::write(&path, "one\r\n\ntwo").unwrap();
+/// let lines = qkv_data::readers::lines(&path)?.collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(lines, ["one", "two"]);
+/// # Ok::<(), qkv_data::Error>(())
+/// ```
+pub fn lines(path: &Path) -> Result<impl Iterator<Item = Result<String>> + use<>> {
+    let file = path.display().to_string();
+    let mut records = Records::new(source::stream(path)?, &file, Cut::Line);
+    let text = move |record: Record| record.text(&file).map(str::to_string);
+    Ok(std::iter::from_fn(move || records.next().transpose().map(|record| record.and_then(&text))))
 }
 
 /// The files of a directory, each a document, by name; read when asked for.
