@@ -1,0 +1,184 @@
+//! Bytes from a file, plain or gzip, with the faults of real files met at the door: byte-order marks, UTF-16, directories.
+//!
+//! A plain file is read in place: streaming costs one line of memory, random access one seek. A gzip file has no places
+//! to seek to, so for random access it is unpacked into memory (at most [`MOST_UNPACKED`]).
+
+use crate::{Error, Result};
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// A gzip file that unpacks to more than this is refused: 4 GiB.
+pub const MOST_UNPACKED: u64 = 4 << 30;
+
+/// A file one can stream from the start or read in any place.
+pub(crate) enum Source {
+    Plain { file: Mutex<File>, name: String },
+    Unpacked(Vec<u8>),
+}
+
+impl Source {
+    /// Opens `path`; unpacks it when it is gzip (told by its first two bytes, not by its name).
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let mut file = open_file(path)?;
+        let magic = first_bytes(&mut file, &name)?;
+        if magic.starts_with(&[0x1f, 0x8b]) {
+            let unpacked = unpack(file, &name)?;
+            refuse_utf16(&unpacked, &name)?;
+            return Ok(Source::Unpacked(unpacked));
+        }
+        refuse_utf16(&magic, &name)?;
+        Ok(Source::Plain { file: Mutex::new(file), name })
+    }
+
+    /// A reader from the start.
+    pub(crate) fn reader(&self) -> Result<Box<dyn BufRead + Send + '_>> {
+        match self {
+            Source::Plain { name, .. } => Ok(Box::new(BufReader::with_capacity(1 << 16, open_file(Path::new(name))?))),
+            Source::Unpacked(bytes) => Ok(Box::new(Cursor::new(bytes.as_slice()))),
+        }
+    }
+
+    /// The `length` bytes from `offset` on.
+    pub(crate) fn bytes(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let gone = |name: &str| {
+            Error::new(name, "the file has become shorter since it was opened", "leave data files alone during a run")
+        };
+        match self {
+            Source::Plain { file, name } => {
+                let mut bytes = vec![0; length];
+                let mut file = file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                file.seek(SeekFrom::Start(offset)).map_err(|error| unreadable(name, &error))?;
+                file.read_exact(&mut bytes).map_err(|_| gone(name))?;
+                Ok(bytes)
+            }
+            Source::Unpacked(all) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
+                let bytes = from.checked_add(length).and_then(|to| all.get(from..to));
+                bytes.map(<[u8]>::to_vec).ok_or_else(|| gone("unpacked file"))
+            }
+        }
+    }
+}
+
+/// A stream over the whole file without keeping any of it: gzip is unpacked on the way.
+pub(crate) fn stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    let name = path.display().to_string();
+    let mut file = open_file(path)?;
+    let magic = first_bytes(&mut file, &name)?;
+    if magic.starts_with(&[0x1f, 0x8b]) {
+        return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(BufReader::new(file)))));
+    }
+    refuse_utf16(&magic, &name)?;
+    Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+}
+
+/// All the bytes of a file that has to be held in memory anyway (JSON, IDX), unpacked, and not more than `most`.
+pub(crate) fn whole(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    stream(path)?.take(most + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error))?;
+    if bytes.len() as u64 > most {
+        let hint = "such a file is held in memory; split it";
+        return Err(Error::new(name, format!("more than {} MB", most >> 20), hint));
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn open_file(path: &Path) -> Result<File> {
+    let name = path.display().to_string();
+    if path.is_dir() {
+        let hint = "name a file; a directory is read for pictures and for documents of one file each";
+        return Err(Error::new(name, "is a directory", hint));
+    }
+    File::open(path).map_err(|error| unreadable(&name, &error))
+}
+
+pub(crate) fn unreadable(name: &str, error: &io::Error) -> Error {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => "check the path; paths are relative to the current directory",
+        io::ErrorKind::PermissionDenied => "check the permissions of the file",
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            "the file is damaged or cut short; get it anew"
+        }
+        _ => "check the disk and the file",
+    };
+    let what = match error.kind() {
+        io::ErrorKind::NotFound => "no such file".to_string(),
+        _ => format!("cannot be read: {error}"),
+    };
+    Error::new(name, what, hint)
+}
+
+fn first_bytes(file: &mut File, name: &str) -> Result<Vec<u8>> {
+    let mut magic = Vec::new();
+    let read = Read::by_ref(file).take(4).read_to_end(&mut magic).and_then(|_| file.seek(SeekFrom::Start(0)));
+    read.map_err(|error| unreadable(name, &error))?;
+    Ok(magic)
+}
+
+fn unpack(file: File, name: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reader = MultiGzDecoder::new(BufReader::new(file));
+    reader.take(MOST_UNPACKED + 1).read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;
+    if bytes.len() as u64 > MOST_UNPACKED {
+        let hint = "unpack it and name the plain file, which is read in place";
+        return Err(Error::new(name, "unpacks to more than 4 GiB", hint));
+    }
+    Ok(bytes)
+}
+
+fn refuse_utf16(start: &[u8], name: &str) -> Result<()> {
+    if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
+        return Err(Error::new(name, "is UTF-16 text", "save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// `bytes`, packed.
+    pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn gzip_and_plain_give_the_same_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "one\ntwo\nthree\n".repeat(1000);
+        for (name, bytes) in [("plain.txt", text.clone().into_bytes()), ("packed.txt", gzip(text.as_bytes()))] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(whole(&path, 1 << 20).unwrap(), text.as_bytes());
+            let source = Source::open(&path).unwrap();
+            assert_eq!(source.bytes(4, 3).unwrap(), b"two");
+            assert!(source.bytes(text.len() as u64 - 1, 3).is_err());
+        }
+    }
+
+    #[test]
+    fn a_cut_gzip_and_utf16_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let packed = gzip(&[7; 10_000]);
+        std::fs::write(&path, &packed[..packed.len() / 2]).unwrap();
+        assert!(Source::open(&path).err().unwrap().hint.contains("cut short"));
+        std::fs::write(&path, b"\xff\xfeh\0i\0").unwrap();
+        assert!(Source::open(&path).err().unwrap().what.contains("UTF-16"));
+    }
+
+    #[test]
+    fn a_missing_file_and_a_directory_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Source::open(&folder.path().join("nowhere")).err().unwrap().what, "no such file");
+        assert_eq!(Source::open(folder.path()).err().unwrap().what, "is a directory");
+    }
+}
