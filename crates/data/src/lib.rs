@@ -1,6 +1,7 @@
-//! From a person's file to a batch: readers, objectives, batches, and the check before any training.
+//! From a person's file to a batch: readers, built-in corpora, objectives, batches, and the check before any training.
 
 pub mod batch;
+pub mod builtin;
 mod corpus;
 mod example;
 pub mod objective;

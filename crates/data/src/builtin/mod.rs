@@ -1,0 +1,387 @@
+//! Corpora that qkv makes itself: every task can be learned with nothing downloaded.
+//!
+//! The example at `(corpus, seed, split, index)` is a pure function of these four, so any position can be made without
+//! the ones before it. A generator draws a candidate; the candidate itself says to which split it belongs:
+//!
+//! - a *combination* of words chosen by hash (this adjective with this noun) sends it to [`Split::Compositional`];
+//! - otherwise a hash of its source sends 5 in 100 to [`Split::Valid`], 5 to [`Split::Test`], the rest to
+//!   [`Split::Train`];
+//!
+//! and candidates are drawn until one belongs to the wanted split. Splits are thus disjoint by construction, across all
+//! seeds: the test sentences of seed 1 are not in the training data of seed 2 either.
+//!
+//! ```
+//! use qkv_data::builtin::{Corpus, Example, Split};
+//! let corpus = Corpus::find("builtin:reverse")?;
+//! let Example::Pair { source, target } = corpus.example(1, Split::Train, 0) else { panic!() };
+//! let back: Vec<&str> = source.split(' ').rev().collect();
+//! assert_eq!(target, back.join(" "));
+//! # Ok::<(), qkv_base::Error>(())
+//! ```
+
+mod draw;
+mod entities;
+mod example;
+mod facts;
+mod grammar;
+mod reviews;
+mod sequences;
+mod shapes;
+mod stories;
+mod summaries;
+mod typos;
+mod world;
+
+pub use example::Example;
+
+use draw::Draw;
+use qkv_base::{Error, Key, Result, nearest};
+use std::collections::HashSet;
+
+/// A corpus that qkv makes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Corpus {
+    /// English to Italian
+    EnIt,
+    /// English to Hindi
+    EnHi,
+    /// reviews that praise or blame
+    Reviews,
+    /// words with the names among them tagged
+    Entities,
+    /// questions whose answer stands in the context
+    Facts,
+    /// short stories
+    Stories,
+    /// sentences with slips, and as they should be
+    Typos,
+    /// reports and their summary in one sentence
+    Summaries,
+    /// small pictures of shapes
+    Shapes,
+    /// the source again
+    Copy,
+    /// the source from the end
+    Reverse,
+    /// the letters of the source in order
+    Sort,
+    /// the sum of two numbers
+    Add,
+}
+
+/// What there is to learn from a corpus; it decides the shape of its [`Example`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// a source becomes a target: [`Example::Pair`]
+    Pairs,
+    /// a text has a label: [`Example::Labelled`]
+    Classify,
+    /// every word has a tag: [`Example::Tagged`]
+    Tag,
+    /// a question is answered by a piece of the context: [`Example::Question`]
+    Answer,
+    /// text to go on with: [`Example::Text`]
+    Text,
+    /// a picture has a label: [`Example::Image`]
+    Image,
+}
+
+/// A part of a corpus. No source is in two of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// to learn from
+    Train,
+    /// to choose settings by
+    Valid,
+    /// new sources of the same kind
+    Test,
+    /// combinations that training never shows: words it shows only apart, or longer sequences
+    Compositional,
+}
+
+impl Split {
+    /// Every split.
+    pub const ALL: [Split; 4] = [Split::Train, Split::Valid, Split::Test, Split::Compositional];
+
+    /// Its name in files and commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Split::Train => "train",
+            Split::Valid => "valid",
+            Split::Test => "test",
+            Split::Compositional => "compositional",
+        }
+    }
+
+    /// The split of this name.
+    pub fn find(name: &str) -> Result<Split> {
+        let known = || Split::ALL.map(Split::name);
+        Split::ALL.into_iter().find(|split| split.name() == name).ok_or_else(|| unknown("split", name, &known()))
+    }
+}
+
+impl Corpus {
+    /// Every corpus.
+    pub const ALL: [Corpus; 13] = [
+        Corpus::EnIt,
+        Corpus::EnHi,
+        Corpus::Reviews,
+        Corpus::Entities,
+        Corpus::Facts,
+        Corpus::Stories,
+        Corpus::Typos,
+        Corpus::Summaries,
+        Corpus::Shapes,
+        Corpus::Copy,
+        Corpus::Reverse,
+        Corpus::Sort,
+        Corpus::Add,
+    ];
+
+    /// The corpus of this name, with or without `builtin:` before it.
+    ///
+    /// ```
+    /// use qkv_data::builtin::Corpus;
+    /// assert_eq!(Corpus::find("builtin:en-hi")?, Corpus::find("en-hi")?);
+    /// assert!(Corpus::find("en-ih").unwrap_err().hint.contains("`en-hi`"));
+    /// # Ok::<(), qkv_base::Error>(())
+    /// ```
+    pub fn find(name: &str) -> Result<Corpus> {
+        let short = name.strip_prefix("builtin:").unwrap_or(name);
+        let known = || Corpus::ALL.map(Corpus::name);
+        Corpus::ALL.into_iter().find(|c| c.name() == short).ok_or_else(|| unknown("built-in corpus", short, &known()))
+    }
+
+    /// Its name in recipes and commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Corpus::EnIt => "en-it",
+            Corpus::EnHi => "en-hi",
+            Corpus::Reviews => "reviews",
+            Corpus::Entities => "entities",
+            Corpus::Facts => "facts",
+            Corpus::Stories => "stories",
+            Corpus::Typos => "typos",
+            Corpus::Summaries => "summaries",
+            Corpus::Shapes => "shapes",
+            Corpus::Copy => "copy",
+            Corpus::Reverse => "reverse",
+            Corpus::Sort => "sort",
+            Corpus::Add => "add",
+        }
+    }
+
+    /// What it holds, in one line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Corpus::EnIt => "English to Italian: agreement, articles, six tenses, clitics, questions",
+            Corpus::EnHi => "English to Hindi: verb last, postpositions, oblique forms, the ergative past",
+            Corpus::Reviews => "reviews, positive or negative, with negation and contrast",
+            Corpus::Entities => "words tagged PER, LOC, ORG and DATE; the same word can be a name or not",
+            Corpus::Facts => "a context of several sentences, a question, the answer as a span of the context",
+            Corpus::Stories => "stories of five to twelve sentences, for language models",
+            Corpus::Typos => "a sentence with slips of the keyboard, and the sentence meant",
+            Corpus::Summaries => "a report of four to eight sentences and its summary in one",
+            Corpus::Shapes => "grey pictures, 32 by 32, of eight shapes in any place, size and turn, with noise",
+            Corpus::Copy => "letters, and the same letters again",
+            Corpus::Reverse => "letters, and the same letters from the end",
+            Corpus::Sort => "letters, and the same letters in alphabetical order",
+            Corpus::Add => "two numbers, and their sum",
+        }
+    }
+
+    /// What there is to learn from it.
+    pub fn task(self) -> Task {
+        match self {
+            Corpus::Reviews => Task::Classify,
+            Corpus::Entities => Task::Tag,
+            Corpus::Facts => Task::Answer,
+            Corpus::Stories => Task::Text,
+            Corpus::Shapes => Task::Image,
+            _ => Task::Pairs,
+        }
+    }
+
+    /// The labels or tags it uses, in a fixed order; none for tasks without them.
+    pub fn labels(self) -> &'static [&'static str] {
+        match self {
+            Corpus::Reviews => &reviews::LABELS,
+            Corpus::Entities => &entities::TAGS,
+            Corpus::Shapes => &shapes::LABELS,
+            _ => &[],
+        }
+    }
+
+    /// How many examples of a split make a good default.
+    pub fn size(self, split: Split) -> usize {
+        match (split, self) {
+            (Split::Train, Corpus::EnIt | Corpus::EnHi | Corpus::Typos) => 100_000,
+            (Split::Train, Corpus::Shapes) => 10_000,
+            (Split::Train, _) => 20_000,
+            _ => 1_000,
+        }
+    }
+
+    /// The example at `index` of this split. Any index will do; two may hold the same example, which
+    /// [`Corpus::examples`] leaves out.
+    pub fn example(self, seed: u64, split: Split, index: u64) -> Example {
+        let stream = Key::new(seed, self as u64, split as u64).child(index);
+        let mut attempt = 0;
+        loop {
+            if let Some(example) = self.candidate(Draw::new(stream.child(attempt)), split) {
+                return example;
+            }
+            attempt += 1;
+        }
+    }
+
+    /// The examples of a split in order of their index, each once. The iterator ends where the corpus has nothing new
+    /// to say; take [`Corpus::size`] of them, or as many as you want.
+    ///
+    /// ```
+    /// use qkv_data::builtin::{Corpus, Split};
+    /// let corpus = Corpus::EnIt;
+    /// let test: Vec<_> = corpus.examples(1, Split::Test).take(100).collect();
+    /// assert_eq!(test.len(), 100);
+    /// ```
+    pub fn examples(self, seed: u64, split: Split) -> Examples {
+        Examples { corpus: self, seed, split, index: 0, seen: HashSet::new() }
+    }
+
+    /// One candidate, if it belongs to `split`.
+    fn candidate(self, mut draw: Draw, split: Split) -> Option<Example> {
+        let draw = &mut draw;
+        match self {
+            // The target is only worth writing once the source is known to be wanted.
+            Corpus::EnIt | Corpus::EnHi => {
+                let sentence = grammar::sentence(draw);
+                let source = grammar::english(&sentence);
+                let target = if self == Corpus::EnIt { grammar::italian } else { grammar::hindi };
+                (home(&source, draw.novel) == split).then(|| Example::Pair { target: target(&sentence), source })
+            }
+            // A right sentence and all its slips belong to one split.
+            Corpus::Typos => {
+                let right = grammar::english(&grammar::sentence(draw));
+                (home(&right, draw.novel) == split).then(|| typos::pair(draw, right))
+            }
+            _ => {
+                let example = self.draw(draw);
+                let home = if draw.novel { Split::Compositional } else { of_hash(example.identity()) };
+                (home == split).then_some(example)
+            }
+        }
+    }
+
+    fn draw(self, draw: &mut Draw) -> Example {
+        match self {
+            Corpus::Reviews => reviews::example(draw),
+            Corpus::Entities => entities::example(draw),
+            Corpus::Facts => facts::example(draw),
+            Corpus::Stories => stories::example(draw),
+            Corpus::Summaries => summaries::example(draw),
+            Corpus::Shapes => shapes::example(draw),
+            Corpus::Copy => sequences::copy(draw),
+            Corpus::Reverse => sequences::reverse(draw),
+            Corpus::Sort => sequences::sort(draw),
+            Corpus::Add => sequences::add(draw),
+            Corpus::EnIt | Corpus::EnHi | Corpus::Typos => unreachable!("drawn by `candidate`"),
+        }
+    }
+}
+
+/// The examples of one split, each once: see [`Corpus::examples`].
+#[derive(Clone, Debug)]
+pub struct Examples {
+    corpus: Corpus,
+    seed: u64,
+    split: Split,
+    index: u64,
+    /// 64 bits of each source: a million examples cost 16 MB, and lose one to chance once in 10⁷ runs
+    seen: HashSet<u64>,
+}
+
+impl Iterator for Examples {
+    type Item = Example;
+
+    fn next(&mut self) -> Option<Example> {
+        /// So many known ones in a row mean that hardly anything new is left.
+        const PATIENCE: usize = 2_000;
+        for _ in 0..PATIENCE {
+            let example = self.corpus.example(self.seed, self.split, self.index);
+            self.index += 1;
+            if self.seen.insert(example.identity()) {
+                return Some(example);
+            }
+        }
+        None
+    }
+}
+
+/// Where a source belongs.
+fn home(source: &str, novel: bool) -> Split {
+    if novel { Split::Compositional } else { of_hash(draw::hash(&[source])) }
+}
+
+fn of_hash(hash: u64) -> Split {
+    match hash % 20 {
+        0 => Split::Valid,
+        1 => Split::Test,
+        _ => Split::Train,
+    }
+}
+
+fn unknown(what: &str, name: &str, known: &[&'static str]) -> Error {
+    let meant = nearest(name, known.iter().copied()).unwrap_or_default();
+    let hint = format!("did you mean `{meant}`? there are: {}", known.join(", "));
+    Error::new(format!("{what} `{name}`"), "no such name", hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_mistakes_are_answered() {
+        for corpus in Corpus::ALL {
+            assert_eq!(Corpus::find(&format!("builtin:{}", corpus.name())), Ok(corpus));
+            assert!(!corpus.about().is_empty());
+        }
+        for split in Split::ALL {
+            assert_eq!(Split::find(split.name()), Ok(split));
+        }
+        let error = Corpus::find("builtin:storeys").unwrap_err();
+        assert_eq!(error.to_string(), "built-in corpus `storeys`: no such name");
+        assert!(error.hint.starts_with("did you mean `stories`?"), "{}", error.hint);
+        assert!(Split::find("tset").unwrap_err().hint.starts_with("did you mean `test`?"));
+    }
+
+    #[test]
+    fn an_example_is_a_function_of_its_four_coordinates() {
+        for corpus in Corpus::ALL {
+            for split in Split::ALL {
+                assert_eq!(corpus.example(3, split, 17), corpus.example(3, split, 17));
+            }
+            assert_ne!(corpus.example(3, Split::Train, 17), corpus.example(4, Split::Train, 17));
+            assert_ne!(corpus.example(3, Split::Train, 17), corpus.example(3, Split::Train, 18));
+        }
+    }
+
+    #[test]
+    fn the_shape_of_an_example_is_its_task() {
+        for corpus in Corpus::ALL {
+            let fits = match corpus.example(1, Split::Test, 0) {
+                Example::Pair { .. } => corpus.task() == Task::Pairs,
+                Example::Labelled { label, .. } => {
+                    corpus.task() == Task::Classify && corpus.labels().contains(&label.as_str())
+                }
+                Example::Tagged { .. } => corpus.task() == Task::Tag,
+                Example::Question { .. } => corpus.task() == Task::Answer,
+                Example::Text(_) => corpus.task() == Task::Text,
+                Example::Image { label, .. } => {
+                    corpus.task() == Task::Image && corpus.labels().contains(&label.as_str())
+                }
+            };
+            assert!(fits, "{}", corpus.name());
+        }
+    }
+}
