@@ -1,1 +1,32 @@
 //! Text to ids and back: tokenizers loaded and trained, streams, chat templates.
+//!
+//! [`Tokenizer::load`] takes what model directories hold; [`train`] learns one from lines; [`StreamDecoder`] gives
+//! text while it is generated; [`Tokenizer::explain`] and [`compare`] show how texts are cut; [`Chat`] turns messages
+//! into a prompt; [`GgufVocab`] brings the vocabulary of a GGUF file.
+
+mod charsmap;
+mod chat;
+mod compare;
+mod door;
+mod explain;
+mod gguf;
+mod load;
+mod marian;
+mod recipe;
+mod save;
+mod special;
+mod spm;
+mod stream;
+mod tokenizer;
+mod train;
+
+pub use chat::{Chat, Message};
+pub use compare::{CompareRow, Comparison, compare};
+pub use door::{MAX_FILE, MAX_PIECES};
+pub use explain::{Explain, ExplainRow, MergeStep, WordMerges};
+pub use gguf::GgufVocab;
+pub use special::Special;
+pub use spm::{PieceKind, SpmAlgorithm, SpmModel};
+pub use stream::StreamDecoder;
+pub use tokenizer::{Encoding, Tokenizer};
+pub use train::{Kind, Normal, Progress, Shape, TrainSpec, Trained, gpt2_words, train};
