@@ -46,21 +46,21 @@ pub struct Denoise {
     pub tokenizer: Arc<dyn Tokenize>,
     /// the special tokens of the family
     pub family: Seq2Seq,
-    /// tokens a row, special ones counted
-    pub length: usize,
     /// what is done, in this order
     pub noise: Vec<Noise>,
     mask: u32,
+    /// tokens of text a row
     room: usize,
 }
 
 impl Denoise {
-    /// What the large BART was trained with: sentences permuted, 30 % infilled with spans of Poisson(3).
+    /// What the large BART was trained with: sentences permuted, 30 % infilled with spans of Poisson(3); rows of `length`
+    /// tokens, special ones counted.
     pub fn bart(tokenizer: Arc<dyn Tokenize>, family: Seq2Seq, length: usize) -> Result<Self> {
         let mask = need(&*tokenizer, Role::Mask, "denoising")?;
         let room = family.source.room(length, family.overhead())?;
         let noise = vec![Noise::Permute, Noise::Infill { share: 0.3, mean: 3.0 }];
-        Ok(Self { tokenizer, family, length, noise, mask, room })
+        Ok(Self { tokenizer, family, noise, mask, room })
     }
 
     pub(super) fn prepare(&self, example: &Example) -> Result<Made> {

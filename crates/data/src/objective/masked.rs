@@ -15,22 +15,21 @@ pub struct Masked {
     pub tokenizer: Arc<dyn Tokenize>,
     /// the special tokens around the text
     pub frame: Frame,
-    /// tokens a row, special ones counted
-    pub length: usize,
     /// how much of the text is to be told
     pub share: f32,
     /// hide all pieces of a word or none
     pub whole_words: bool,
     mask: u32,
+    /// tokens of text a row
     room: usize,
 }
 
 impl Masked {
-    /// BERT's numbers: 15 %, single pieces.
+    /// BERT's numbers: 15 %, single pieces; rows of `length` tokens, special ones counted.
     pub fn bert(tokenizer: Arc<dyn Tokenize>, frame: Frame, length: usize) -> Result<Self> {
         let mask = need(&*tokenizer, Role::Mask, "masked language modelling")?;
         let room = frame.room(length, frame.single_overhead())?;
-        Ok(Self { tokenizer, frame, length, share: 0.15, whole_words: false, mask, room })
+        Ok(Self { tokenizer, frame, share: 0.15, whole_words: false, mask, room })
     }
 
     pub(super) fn prepare(&self, example: &Example) -> Result<Made> {
