@@ -67,19 +67,17 @@ fn sentences_are_of_a_learners_length() {
     }
 }
 
-/// The compositional split may combine words anew, but must not use words that training lacks.
+/// The compositional split may combine words anew, but must not ask for words that training lacks.
 #[test]
 fn every_word_of_the_compositional_split_is_in_training() {
-    for corpus in [Corpus::EnIt, Corpus::EnHi] {
-        let words = |split, n| {
-            let rows = corpus.examples(1, split).take(n).flat_map(|e| e.row());
-            rows.flat_map(|text| text.split([' ', '.', ',', '?', '।']).map(str::to_owned).collect::<Vec<_>>())
-                .collect::<HashSet<_>>()
-        };
-        let known = words(Split::Train, 40_000);
-        let unseen: Vec<_> = words(Split::Compositional, 1000).difference(&known).cloned().collect();
-        assert!(unseen.len() <= 3, "{}: {unseen:?}", corpus.name());
-    }
+    let words = |split, n| {
+        let rows = Corpus::EnIt.examples(1, split).take(n).map(|e| e.row()[0].to_lowercase());
+        rows.flat_map(|text| text.split([' ', '.', ',', '?']).map(str::to_owned).collect::<Vec<_>>())
+            .collect::<HashSet<_>>()
+    };
+    let known = words(Split::Train, 40_000);
+    let unseen: Vec<_> = words(Split::Compositional, 2000).difference(&known).cloned().collect();
+    assert_eq!(unseen, Vec::<String>::new());
 }
 
 #[test]

@@ -102,7 +102,12 @@ pub(super) fn example(draw: &mut Draw) -> Example {
 
 /// A part and a word that praises or blames it.
 fn quality(draw: &mut Draw, subject: &Subject, good: bool) -> (&'static str, &'static str) {
-    let (part, praise, blame) = &subject.parts[draw.below(subject.parts.len())];
+    let part = draw.below(subject.parts.len());
+    said_of(draw, subject, part, good)
+}
+
+fn said_of(draw: &mut Draw, subject: &Subject, part: usize, good: bool) -> (&'static str, &'static str) {
+    let (part, praise, blame) = &subject.parts[part];
     let word = draw.pick(if good { praise } else { blame });
     draw.join(part, word);
     (part, word)
@@ -110,13 +115,8 @@ fn quality(draw: &mut Draw, subject: &Subject, good: bool) -> (&'static str, &'s
 
 /// Two parts, the first as `first` says, the second the other way.
 fn opposed(draw: &mut Draw, subject: &Subject, first: bool) -> [(&'static str, &'static str); 2] {
-    let one = quality(draw, subject, first);
-    loop {
-        let other = quality(draw, subject, !first);
-        if other.0 != one.0 {
-            return [one, other];
-        }
-    }
+    let (one, two) = draw.two(&[0, 1, 2, 3]);
+    [said_of(draw, subject, one, first), said_of(draw, subject, two, !first)]
 }
 
 fn sentence(draw: &mut Draw, subject: &Subject, good: bool) -> String {

@@ -11,6 +11,8 @@
 //! | habit | used to eat | mangiava | खाती थी |
 
 mod adjectives;
+#[cfg(test)]
+mod check;
 mod draw;
 mod english;
 mod hindi;
