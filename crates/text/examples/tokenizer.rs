@@ -2,20 +2,22 @@
 //!
 //!     cargo run --release -p qkv-text --example tokenizer -- train bpe gpt2 16000 lines.txt out
 //!     cargo run --release -p qkv-text --example tokenizer -- encode out lines.txt        (ids of each line, as JSON)
+//!     cargo run --release -p qkv-text --example tokenizer -- gguf vocab.json lines.txt   (a GGUF vocabulary, dumped)
 
 use qkv_base::{Error, Result};
-use qkv_text::{Kind, Shape, Tokenizer, TrainSpec, train};
+use qkv_text::{GgufVocab, Kind, Shape, Tokenizer, TrainSpec, train};
 use std::io::{BufRead, BufReader, Write};
 use std::time::Instant;
 
-const USAGE: &str = "train KIND SHAPE VOCAB FILE OUT, or encode TOKENIZER FILE";
+const USAGE: &str = "train KIND SHAPE VOCAB FILE OUT; encode TOKENIZER FILE; gguf DUMP FILE";
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["train", kind, shape, vocab, file, out] => learn(kind, shape, vocab, file, out),
-        ["encode", tokenizer, file] => encode(tokenizer, file),
+        ["encode", tokenizer, file] => Tokenizer::load(tokenizer).and_then(|t| encode(&t, file)),
+        ["gguf", dump, file] => gguf(dump).and_then(|t| encode(&t, file)),
         _ => Err(Error::new("arguments", "not understood", USAGE)),
     };
     if let Err(error) = done {
@@ -67,8 +69,13 @@ fn learn(kind: &str, shape: &str, vocab: &str, file: &str, out: &str) -> Result<
     trained.tokenizer.save(out)
 }
 
-fn encode(tokenizer: &str, file: &str) -> Result<()> {
-    let tokenizer = Tokenizer::load(tokenizer)?;
+fn gguf(dump: &str) -> Result<Tokenizer> {
+    let wrong = |e: String| Error::new(dump, e, "give the fields of GgufVocab as JSON");
+    let text = std::fs::read_to_string(dump).map_err(|e| wrong(e.to_string()))?;
+    serde_json::from_str::<GgufVocab>(&text).map_err(|e| wrong(e.to_string()))?.tokenizer(dump)
+}
+
+fn encode(tokenizer: &Tokenizer, file: &str) -> Result<()> {
     let lines: Vec<String> = lines(file)?.collect();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for encoding in tokenizer.encode_batch(&lines, true)? {

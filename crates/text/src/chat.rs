@@ -11,6 +11,7 @@ use minijinja::{Environment, ErrorKind};
 use qkv_base::{Error, Result};
 use regex::Regex;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Instructions a template may run: a thousand messages take about a hundredth of this.
@@ -104,17 +105,16 @@ impl Chat {
                 |e: serde_json::Error| Error::new(name, e.to_string(), "messages are a JSON list of {role, content}");
             serde_json::from_str(json).map_err(wrong)
         };
-        let mut context: Vec<(String, Value)> =
+        let mut context: BTreeMap<String, Value> =
             self.tokens.iter().map(|(name, piece)| (name.clone(), Value::from(piece.clone()))).collect();
-        context.push(("messages".into(), read("messages", messages)?));
-        context.push(("add_generation_prompt".into(), Value::from(generation)));
+        context.insert("messages".into(), read("messages", messages)?);
+        context.insert("add_generation_prompt".into(), Value::from(generation));
         for (name, json) in others {
-            context.push((name.to_string(), read(name, json)?));
+            context.insert(name.to_string(), read(name, json)?);
         }
-        let context: Value = context.into_iter().collect();
         let mut out = Capped(Vec::new());
         let template = self.environment.get_template("chat").map_err(said)?;
-        template.render_captured_to(context, &mut out).map_err(said)?;
+        template.render_captured_to(Value::from(context), &mut out).map_err(said)?;
         String::from_utf8(out.0).map_err(|_| Error::new("chat template", "its text is not UTF-8", "mend the template"))
     }
 }

@@ -8,10 +8,12 @@ use crate::special::Said;
 use crate::spm;
 use crate::tokenizer::Tokenizer;
 use qkv_base::{Error, Result, nearest};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// What a GGUF file says under `tokenizer.*`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct GgufVocab {
     /// `tokenizer.ggml.model`: gpt2, llama or bert
     pub model: String,

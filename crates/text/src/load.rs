@@ -77,7 +77,7 @@ fn byte_pairs(dir: &Path, said: &Said) -> Result<Value> {
     let path = dir.join("vocab.json");
     let vocab = marian::ids(&path.display().to_string(), &door::read(&path)?)?;
     let merges = door::read_text(&dir.join("merges.txt"))?;
-    let lines = merges.lines().enumerate().filter(|(i, l)| !l.is_empty() && !(*i == 0 && l.starts_with("#version")));
+    let lines = merges.lines().enumerate().filter(|(i, l)| !(l.is_empty() || *i == 0 && l.starts_with("#version")));
     let merges: Vec<Value> = lines.map(|(_, line)| line.into()).collect();
     let id = |piece: &str| vocab.get(piece).copied();
     let framed = matches!(said.class(), "RobertaTokenizer" | "BartTokenizer" | "LongformerTokenizer" | "LEDTokenizer");
@@ -180,4 +180,49 @@ fn added(
         added.extend(extra.into_iter().map(|(piece, id)| (id, piece, false)));
     }
     Ok(added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(files: &[(&str, &str)]) -> Result<Tokenizer> {
+        let dir = tempfile::tempdir().unwrap();
+        files.iter().for_each(|(name, text)| std::fs::write(dir.path().join(name), text).unwrap());
+        Tokenizer::load(dir.path())
+    }
+
+    #[test]
+    fn what_cannot_be_loaded_says_why() {
+        assert_eq!(with(&[]).unwrap_err().what, "no tokenizer in this directory");
+        let clip = [
+            ("vocab.json", "{}"),
+            ("merges.txt", ""),
+            ("tokenizer_config.json", r#"{"tokenizer_class": "CLIPTokenizerFast"}"#),
+        ];
+        assert_eq!(with(&clip).unwrap_err().what, "CLIPTokenizer marks the end of words in its own way");
+        assert_eq!(with(&[("vocab.txt", "[UNK]\na\n")]).unwrap_err().what, "no `[CLS]` among 2 pieces");
+        assert!(with(&[("tokenizer.json", "{\"model\"")]).unwrap_err().what.contains("line 1 column 8"));
+        let missing = Tokenizer::load("nowhere/tokenizer.json").unwrap_err();
+        assert!(missing.place.ends_with("tokenizer.json") && !missing.hint.is_empty());
+    }
+
+    #[test]
+    fn roberta_puts_its_frame_around() {
+        let vocab = r#"{"<s>": 0, "</s>": 1, "a": 2, "b": 3, "ab": 4, "<mask>": 5}"#;
+        let config = r#"{"tokenizer_class": "RobertaTokenizer"}"#;
+        let files = [("vocab.json", vocab), ("merges.txt", "#version: 0.2\na b\n"), ("tokenizer_config.json", config)];
+        let tokenizer = with(&files).unwrap();
+        assert_eq!(tokenizer.encode("ab", true).unwrap().ids, [0, 4, 1]);
+        assert_eq!(tokenizer.encode_pair("ab", "a", true).unwrap().ids, [0, 4, 1, 1, 2, 1]);
+        assert_eq!(tokenizer.special().mask, Some(5));
+    }
+
+    #[test]
+    fn a_smaller_model_refuses_the_tokenizer() {
+        let vocab = "[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\na\n";
+        assert!(with(&[("vocab.txt", vocab), ("config.json", r#"{"vocab_size": 6}"#)]).is_ok());
+        let error = with(&[("vocab.txt", vocab), ("config.json", r#"{"vocab_size": 5}"#)]).unwrap_err();
+        assert_eq!(error.what, "piece `a` has the id 5, but the vocabulary has 5");
+    }
 }

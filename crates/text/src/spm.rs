@@ -141,7 +141,12 @@ impl SpmModel {
             parts.push(json!({"type": "Precompiled", "precompiled_charsmap": map}));
         }
         if self.remove_extra_whitespaces {
-            parts.push(json!({"type": "Strip", "strip_left": true, "strip_right": true}));
+            // Spaces only: a tab at the end stays. One at the start does the work of the one that would be put there;
+            // taking it away would hide from Metaspace that the text begins here.
+            if !self.add_dummy_prefix {
+                parts.push(json!({"type": "Replace", "pattern": {"Regex": "\\A +"}, "content": ""}));
+            }
+            parts.push(json!({"type": "Replace", "pattern": {"Regex": " +\\z"}, "content": ""}));
             parts.push(json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}));
         } else {
             // Metaspace adds no second space before a space, SentencePiece does: so it is written out here.
