@@ -39,7 +39,7 @@ pub struct Chart {
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 300.0;
 /// left, top, right, bottom
-const MARGIN: [f64; 4] = [58.0, 10.0, 14.0, 30.0];
+const MARGIN: [f64; 4] = [66.0, 10.0, 20.0, 44.0];
 /// Columns of at most this many; each keeps its lowest and highest point, so that no spike is lost.
 const COLUMNS: usize = 240;
 /// So many points can be pointed at.
@@ -76,6 +76,13 @@ impl Chart {
             }
             out.push_str("</figcaption>");
         }
+        let most = self.series.iter().map(|s| column_size(s.points.len())).max().unwrap_or(1);
+        if most > 2 {
+            let _ = write!(
+                out,
+                "<p class=\"note\">Faint: from the lowest to the highest of {most} points; line: their mean.</p>"
+            );
+        }
         if lost > 0 {
             let _ = write!(
                 out,
@@ -90,7 +97,7 @@ impl Chart {
         let _ =
             write!(out, "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", escape(&self.title));
         let (left, right, floor) = (MARGIN[0], WIDTH - MARGIN[2], HEIGHT - MARGIN[3]);
-        for tick in y.ticks(5) {
+        for tick in y.ticks(6) {
             let at = y.place(tick);
             let _ = write!(
                 out,
@@ -101,7 +108,7 @@ impl Chart {
                 human_number(tick)
             );
         }
-        for tick in x.ticks(7) {
+        for tick in x.ticks(6) {
             let _ = write!(
                 out,
                 "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
@@ -110,20 +117,25 @@ impl Chart {
                 human_number(tick)
             );
         }
+        let middle = (left + right) / 2.0;
+        let _ = write!(
+            out,
+            "<text class=\"tick\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">step</text>",
+            HEIGHT - 4.0
+        );
         let _ = write!(out, "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{floor}\" y2=\"{floor}\"/>");
         for (i, series) in self.series.iter().enumerate() {
-            let _ = write!(out, "<path class=\"c{}\" d=\"", i % COLOURS);
-            // A value that cannot be drawn leaves a gap.
-            let mut pen = 'M';
-            for (px, py) in thinned(&series.points) {
-                if px.is_finite() && drawable(py) {
-                    let _ = write!(out, "{pen}{:.1} {:.1}", x.place(px), y.place(py));
-                    pen = 'L';
-                } else {
-                    pen = 'M';
+            let path = |class: &str, points: &[(f64, f64)]| {
+                let line = line(points, x, y, &drawable);
+                format!("<path class=\"{class}c{}\" d=\"{line}\"/>", i % COLOURS)
+            };
+            match thinned(&series.points) {
+                None => out.push_str(&path("", &series.points)),
+                Some([extremes, means]) => {
+                    out.push_str(&path("faint ", &extremes));
+                    out.push_str(&path("", &means));
                 }
             }
-            out.push_str("\"/>");
             let good: Vec<_> = series.points.iter().filter(|(x, y)| x.is_finite() && drawable(*y)).collect();
             let every = good.len().div_ceil(HOVERS).max(1);
             // The last point is always among them: it is the one people look for.
@@ -144,26 +156,45 @@ impl Chart {
     }
 }
 
-/// At most two points a column: the lowest and the highest, in their order. A gap stays a gap.
-fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let size = points.len().div_ceil(COLUMNS).max(1);
-    if size <= 2 {
-        return points.to_vec();
-    }
-    let column = |chunk: &[(f64, f64)]| {
-        if let Some(gap) = chunk.iter().find(|(x, y)| !x.is_finite() || !y.is_finite()) {
-            return vec![*gap];
+/// The path through the points; a value that cannot be drawn leaves a gap.
+fn line(points: &[(f64, f64)], x: &Axis, y: &Axis, drawable: impl Fn(f64) -> bool) -> String {
+    let (mut out, mut pen) = (String::new(), 'M');
+    for (px, py) in points {
+        if px.is_finite() && drawable(*py) {
+            let _ = write!(out, "{pen}{:.1} {:.1}", x.place(*px), y.place(*py));
+            pen = 'L';
+        } else {
+            pen = 'M';
         }
+    }
+    out
+}
+
+/// Points in a column of [`thinned`].
+fn column_size(points: usize) -> usize {
+    points.div_ceil(COLUMNS).max(1)
+}
+
+/// A curve with more points than columns as two: the lowest and the highest of each column, in their order, and the
+/// mean. A gap stays a gap.
+fn thinned(points: &[(f64, f64)]) -> Option<[Vec<(f64, f64)>; 2]> {
+    let size = column_size(points.len());
+    if size <= 2 {
+        return None;
+    }
+    let gap = |chunk: &[(f64, f64)]| chunk.iter().copied().find(|(x, y)| !x.is_finite() || !y.is_finite());
+    let extremes = |chunk: &[(f64, f64)]| {
         let by = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
         let mut kept: Vec<_> = chunk.iter().min_by(by).into_iter().chain(chunk.iter().max_by(by)).copied().collect();
         kept.sort_by(|a, b| a.0.total_cmp(&b.0));
-        kept
+        gap(chunk).map_or(kept, |gap| vec![gap])
     };
-    let mut out: Vec<_> = points.chunks(size).flat_map(column).collect();
-    // The ends of the curve stay where they are.
-    out.extend(points.last());
-    out.splice(0..0, points.first().copied());
-    out
+    let mean = |chunk: &[(f64, f64)]| {
+        let n = chunk.len() as f64;
+        let mean = chunk.iter().fold((0.0, 0.0), |(x, y), p| (x + p.0 / n, y + p.1 / n));
+        gap(chunk).unwrap_or(mean)
+    };
+    Some([points.chunks(size).flat_map(extremes).collect(), points.chunks(size).map(mean).collect()])
 }
 
 /// Values to places on the page.
@@ -181,6 +212,14 @@ impl Axis {
         if high - low < 1e-12 * high.abs().max(1e-12) {
             let room = if scale == Scale::Log { 0.5 } else { (high.abs() * 0.1).max(0.5) };
             (low, high) = (low - room, high + room);
+        }
+        if scale == Scale::Linear {
+            // Both ends on a round value.
+            let step = round_step(low, high, 6);
+            let (floor, ceiling) = ((low / step).floor() * step, (high / step).ceil() * step);
+            if floor.is_finite() && ceiling.is_finite() && floor < ceiling {
+                (low, high) = (floor, ceiling);
+            }
         }
         Self { low, high, scale, ends }
     }
@@ -212,16 +251,25 @@ impl Axis {
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten.
-fn round_values(low: f64, high: f64, wanted: usize) -> Vec<f64> {
+/// 1, 2 or 5 times a power of ten, about `wanted` of which lie in the range.
+fn round_step(low: f64, high: f64, wanted: usize) -> f64 {
     let rough = high / wanted as f64 - low / wanted as f64;
     let power = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|f| f * power).into_iter().find(|s| *s >= rough).unwrap_or(rough);
+    [1.0, 2.0, 5.0, 10.0].map(|f| f * power).into_iter().find(|s| *s >= rough * (1.0 - 1e-9)).unwrap_or(rough)
+}
+
+/// Multiples of a round step.
+fn round_values(low: f64, high: f64, wanted: usize) -> Vec<f64> {
+    let step = round_step(low, high, wanted);
     if !step.is_finite() || step <= 0.0 {
         return vec![low];
     }
-    let first = (low / step).ceil();
-    (0..=2 * wanted).map(|i| (first + i as f64) * step).filter(|t| *t <= high).map(|t| t + 0.0).collect()
+    let first = (low / step - 1e-9).ceil();
+    (0..=2 * wanted)
+        .map(|i| (first + i as f64) * step)
+        .filter(|t| t.is_finite() && *t <= high + step * 1e-9)
+        .map(|t| t + 0.0)
+        .collect()
 }
 
 #[cfg(test)]
@@ -239,15 +287,17 @@ mod tests {
     }
 
     #[test]
-    fn thinning_keeps_spikes_gaps_and_ends() {
+    fn thinning_keeps_spikes_and_gaps() {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
         points[4321].1 = 99.0;
         points[7000].1 = f64::NAN;
-        let kept = thinned(&points);
-        assert!(kept.len() <= 2 * COLUMNS + 2);
-        assert!(kept.contains(&(4321.0, 99.0)));
-        assert!(kept.iter().any(|p| p.1.is_nan()));
-        assert_eq!((kept[0], kept[kept.len() - 1]), (points[0], points[9_999]));
+        let [extremes, means] = thinned(&points).unwrap();
+        assert!(extremes.len() <= 2 * COLUMNS && means.len() <= COLUMNS);
+        assert!(extremes.contains(&(4321.0, 99.0)));
+        let spike = means.iter().find(|p| p.1 > 1.5).unwrap();
+        assert!((spike.1 - (41.0 + 99.0) / 42.0).abs() < 1e-9, "{spike:?}"); // 42 points to a column
+        assert!([&extremes, &means].iter().all(|points| points.iter().any(|p| p.1.is_nan())));
+        assert_eq!(thinned(&points[..480]), None);
     }
 
     #[test]

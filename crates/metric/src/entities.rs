@@ -154,6 +154,12 @@ mod tests {
         assert!(score_entities(&[vec!["O"]], &[vec!["O", "O"]], Scheme::Conll).is_err());
     }
 
+    /// seqeval would start the second entity at the first token, where the last one started that it noticed.
+    #[test]
+    fn an_entity_that_never_started_is_none() {
+        assert_eq!(entities(&["B", ".", "I", "O"], Scheme::Conll).unwrap().len(), 1);
+    }
+
     #[test]
     fn nothing_to_find_scores_nothing() {
         let scores = score_entities(&[vec!["O"]], &[vec!["O"]], Scheme::Conll).unwrap();

@@ -12,23 +12,19 @@ use std::{collections::VecDeque, time::Duration};
 ///
 /// ```
 /// let fall: Vec<(f64, f64)> = (0..40).map(|i| (f64::from(i), 8.0 - f64::from(i) * 0.2)).collect();
-/// let lines = qkv_metric::curve(&fall, 14, 2);
-/// assert_eq!(lines, ["  8 ┤", "0.2 ┤"]);
+/// let lines = qkv_metric::curve(&fall, 20, 2);
+/// assert_eq!(lines, ["     7.9 ┤⠉⠒⠢⢄⣀⠀⠀⠀⠀⠀", "     0.3 ┤⠀⠀⠀⠀⠀⠉⠑⠢⠤⣀"]);
 /// ```
 pub fn curve(points: &[(f64, f64)], width: usize, height: usize) -> Vec<String> {
     let points: Vec<(f64, f64)> = points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
-    let (Some((left, right)), Some((low, high))) =
-        (range(points.iter().map(|p| p.0)), range(points.iter().map(|p| p.1)))
-    else {
+    let margin = 8; // room for any number that `human_number` writes
+    let (cells, height) = (width.saturating_sub(margin + 2).max(1), height.max(1));
+    let columns = means(&points, 2 * cells);
+    let Some((low, high)) = range(columns.iter().flatten().copied()) else {
         return vec!["no points yet".chars().take(width).collect()];
     };
     let labels = [human_number(high), human_number(low)];
-    let margin = labels.iter().map(|l| l.chars().count()).max().unwrap_or(0);
-    let cells = width.saturating_sub(margin + 2).max(1);
-    let height = height.max(1);
-
     let mut dots = vec![vec![0u8; cells]; height];
-    let columns = means(&points, left, right, 2 * cells);
     let row = |y: f64| {
         let share = if high > low { (high - y) / (high - low) } else { 0.5 };
         (share * (4 * height - 1) as f64).round() as usize
@@ -63,7 +59,8 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 }
 
 /// The mean of the points in each of `n` columns.
-fn means(points: &[(f64, f64)], left: f64, right: f64, n: usize) -> Vec<Option<f64>> {
+fn means(points: &[(f64, f64)], n: usize) -> Vec<Option<f64>> {
+    let (left, right) = range(points.iter().map(|p| p.0)).unwrap_or_default();
     let mut sums = vec![(0.0, 0u32); n];
     for (x, y) in points {
         let share = if right > left { (x - left) / (right - left) } else { 0.0 };
@@ -254,7 +251,7 @@ mod tests {
         let lines = curve(&points, 30, 5);
         assert_eq!(lines.len(), 5);
         assert!(lines.iter().all(|line| line.chars().count() == 30), "{lines:?}");
-        assert!(lines[0].starts_with("100 ┤⠉⠒⠤") && lines[4].starts_with("  0 ┤⠀"), "{lines:?}");
+        assert!(lines[0].starts_with("      99 ┤⠉⠒⠤") && lines[4].starts_with("       1 ┤⠀"), "{lines:?}");
         assert!(!lines[4].ends_with('⠀') && lines[0].ends_with('⠀'), "{lines:?}");
     }
 

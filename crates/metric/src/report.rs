@@ -70,7 +70,7 @@ impl Report {
         section(&mut out, "Scores", &self.tables, Table::html);
         section(&mut out, "Samples", &self.samples, Sample::html);
         if !self.recipe.is_empty() {
-            let _ = write!(out, "<section><h2>Recipe</h2><pre>{}</pre></section>\n", escape(&self.recipe));
+            let _ = writeln!(out, "<section><h2>Recipe</h2><pre>{}</pre></section>", escape(&self.recipe));
         }
         let _ = write!(out, "<footer>qkv {}</footer>\n</main></body></html>\n", env!("CARGO_PKG_VERSION"));
         out
@@ -91,7 +91,7 @@ impl Report {
 fn section<T>(out: &mut String, title: &str, parts: &[T], html: impl Fn(&T) -> String) {
     if !parts.is_empty() {
         let parts: String = parts.iter().map(html).collect();
-        let _ = write!(out, "<section><h2>{title}</h2>{parts}</section>\n");
+        let _ = writeln!(out, "<section><h2>{title}</h2>{parts}</section>");
     }
 }
 
@@ -179,7 +179,8 @@ footer{margin-top:2.5rem;font-size:.85rem}
 .facts dd{margin:0;font-size:1.35rem;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 figure{margin:0 0 1rem;padding:.8rem}
 svg{display:block;width:100%;height:auto}
-svg path{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
+svg path{fill:none;stroke-width:2;vector-effect:non-scaling-stroke;stroke-linejoin:round;stroke-linecap:round}
+svg path.faint{stroke-width:1;opacity:.35}
 svg circle{fill:transparent}
 .grid{stroke:var(--grid)}
 .axis{stroke:var(--soft)}
@@ -191,7 +192,8 @@ figcaption{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin-top:.4rem;font-si
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.3rem .9rem .3rem 0;text-align:left;border-bottom:1px solid var(--grid);vertical-align:top}
 th{color:var(--soft);font-weight:600;font-size:.9rem}
-.n{text-align:right}
+.n{text-align:right;white-space:nowrap}
+td:not(.n){overflow-wrap:anywhere;min-width:6rem}
 .sample{margin:0 0 .7rem;padding:.6rem .8rem;border-left:4px solid var(--line)}
 .sample.right{border-left-color:var(--good)}
 .sample.wrong{border-left-color:var(--bad)}
@@ -199,7 +201,7 @@ th{color:var(--soft);font-weight:600;font-size:.9rem}
 .sample dt{flex:0 0 4.5rem;color:var(--soft);font-size:.85rem;line-height:1.75}
 .sample dd{flex:1;margin:0;overflow-wrap:anywhere;white-space:pre-wrap}
 pre{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.8rem;overflow-x:auto;font-size:.85rem;line-height:1.45}
-@media (max-width:34rem){.tick{font-size:19px}.sample div{display:block}}
+@media (max-width:34rem){.tick{font-size:17px}.sample div{display:block}}
 ";
 
 #[cfg(test)]

@@ -215,24 +215,23 @@ enum Field<'a> {
 /// The next field of a message; `None` where there is none or it is no protobuf.
 fn field<'a>(data: &mut &'a [u8]) -> Option<(u64, Field<'a>)> {
     let key = read_varint(data)?;
-    let mut take = |n: u64| -> Option<&'a [u8]> {
-        let (head, tail) = data.split_at_checked(usize::try_from(n).ok()?)?;
-        *data = tail;
-        Some(head)
-    };
     let value = match key & 7 {
         0 => Field::Number(read_varint(data)?),
-        1 => Field::Bytes(take(8)?),
+        1 => Field::Bytes(take(data, 8)?),
         2 => {
             let length = read_varint(data)?;
-            let (head, tail) = data.split_at_checked(usize::try_from(length).ok()?)?;
-            *data = tail;
-            Field::Bytes(head)
+            Field::Bytes(take(data, length)?)
         }
-        5 => Field::Bytes(take(4)?),
+        5 => Field::Bytes(take(data, 4)?),
         _ => return None,
     };
     Some((key >> 3, value))
+}
+
+fn take<'a>(data: &mut &'a [u8], n: u64) -> Option<&'a [u8]> {
+    let (head, tail) = data.split_at_checked(usize::try_from(n).ok()?)?;
+    *data = tail;
+    Some(head)
 }
 
 fn read_varint(data: &mut &[u8]) -> Option<u64> {
@@ -258,7 +257,7 @@ fn fields(mut data: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
 }
 
 /// The bytes of a field, where the message has it.
-fn part<'a>(message: &'a [u8], wanted: u64) -> Option<&'a [u8]> {
+fn part(message: &[u8], wanted: u64) -> Option<&[u8]> {
     fields(message)?.into_iter().find_map(|(number, value)| match value {
         Field::Bytes(bytes) if number == wanted => Some(bytes),
         _ => None,
