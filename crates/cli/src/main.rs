@@ -1,8 +1,12 @@
 //! `qkv`: the Transformer, whole. One verb per job; data on stdout, talk on stderr.
 
 mod bench;
+mod evaluate;
 mod fail;
+mod finetune;
 mod inspect;
+mod merge;
+mod train;
 
 use clap::{Parser, Subcommand};
 use fail::Fail;
@@ -28,6 +32,14 @@ struct Cli {
 enum Verb {
     /// Show what a network is made of: tree, parameters, memory and arithmetic, without allocating it
     Inspect(inspect::Args),
+    /// Train a network by a recipe: from scratch, with checkpoints, a score and a report
+    Train(train::Args),
+    /// Teach a checkpoint a task: new head, all weights or LoRA adapters
+    Finetune(finetune::Args),
+    /// Score a checkpoint on data, with intervals and comparisons
+    Evaluate(evaluate::Args),
+    /// Add LoRA adapters into the weights they adapt
+    Merge(merge::Args),
     /// Measure speed: a training step, or each kernel beside burn's own operation
     Bench(bench::Args),
 }
@@ -46,6 +58,10 @@ fn main() -> ExitCode {
     }
     let done = match cli.verb {
         Verb::Inspect(args) => inspect::run(&args),
+        Verb::Train(args) => train::run(&args),
+        Verb::Finetune(args) => finetune::run(&args),
+        Verb::Evaluate(args) => evaluate::run(&args),
+        Verb::Merge(args) => merge::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     match done {

@@ -110,7 +110,8 @@ pub fn logits(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<
     let answer = if !batch.pixels.is_empty() {
         model.answer_image(pixels(model, batch), cx)?
     } else if batch.memory_length > 0 {
-        let memory = model.encode(&padded(&batch.memory, batch.rows, &batch.memory_lengths, batch.memory_mask()), cx)?;
+        let memory =
+            model.encode(&padded(&batch.memory, batch.rows, &batch.memory_lengths, batch.memory_mask()), cx)?;
         // Padding stands after the text and is no target: a writer never sees it.
         model.decode(&Tokens::new(Ids::new(batch.ids.clone(), batch.rows)), &memory, cx)?
     } else if model.decoder.is_some() {
@@ -136,10 +137,8 @@ fn write(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<3>> {
     if batch.documents.is_empty() {
         return model.logits(&tokens, cx);
     }
-    let before = std::mem::replace(
-        &mut cx.positions,
-        Positions::Each(batch.positions.iter().map(|p| *p as usize).collect()),
-    );
+    let before =
+        std::mem::replace(&mut cx.positions, Positions::Each(batch.positions.iter().map(|p| *p as usize).collect()));
     let logits = model.logits(&tokens.with_documents(batch.documents.clone()), cx);
     cx.positions = before;
     logits

@@ -388,7 +388,8 @@ mod tests {
         let groups = Groups::Customary { layer_rate: 0.5, layers: 2 };
         assert!(groups.decays("decoder.layers.0.ffn.up.weight", 2) && !groups.decays("tokens.weight", 2));
         assert!(!groups.decays("decoder.layers.0.norm_self.gain", 1) && Groups::Alike.decays("tokens.weight", 2));
-        let paths = ["head.out.weight", "encoder.layers.1.ffn.up.weight", "encoder.layers.0.ffn.up.bias", "tokens.weight"];
+        let paths =
+            ["head.out.weight", "encoder.layers.1.ffn.up.weight", "encoder.layers.0.ffn.up.bias", "tokens.weight"];
         assert_eq!(paths.map(|path| groups.pace(path)), [1.0, 0.5, 0.25, 0.125]);
     }
 }
