@@ -216,7 +216,7 @@ impl Asked<'_> {
             Goal::Denoise => Objective::Denoise(Denoise::bart(tokens, pair()?, length)?),
             Goal::Translate => Objective::Translate(Translate {
                 source: tokens,
-                target,
+                target: target.clone(),
                 family: pair()?,
                 prefix: prefix.to_string(),
                 source_length: length,

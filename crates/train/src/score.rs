@@ -3,7 +3,7 @@
 use crate::recipe::Goal;
 use crate::search::{self, Until, largest};
 use crate::step::{logits, mean_loss};
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use qkv_base::{Error, Result, nearest};
 use qkv_data::batch::Side;
 use qkv_data::objective::{IGNORED, Labels, Made, Prepared, Sample};
@@ -250,7 +250,7 @@ impl Judge<'_> {
         let table = Classification::new(&column(|j| &j.expected), &column(|j| &j.got))?;
         scores.values.insert("accuracy".into(), 100.0 * table.accuracy);
         scores.values.insert("f1".into(), 100.0 * table.averages.macro_.f1);
-        scores.table = Some(table.render());
+        scores.table = Some(table.confusion.render());
         Ok(())
     }
 

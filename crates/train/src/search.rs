@@ -2,7 +2,7 @@
 //!
 //! Each row takes its likeliest next token until it ends; a row that has ended is fed padding and forgotten.
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_base::Result;
 use qkv_kernels::Ids;

@@ -4,13 +4,12 @@
 
 use crate::optim::{Grads, Optimizer};
 use crate::reach::refuse_unreached;
-use burn::module::{AutodiffModule, Module};
+use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use qkv_base::{Error, Result};
 use qkv_data::Batch;
 use qkv_data::objective::Aim;
-use qkv_kernels::cross_entropy::Reduce;
-use qkv_kernels::{CrossEntropy, Ids, Positions, cross_entropy};
+use qkv_kernels::{CrossEntropy, Ids, Positions, Reduce, cross_entropy};
 use qkv_model::{CausalLm, Encoder, Seq2Seq, Tokens, Transformer};
 use qkv_nn::Cx;
 
