@@ -287,7 +287,9 @@ fn spec(recipe: &Recipe, family: &str, vocab: usize, pad: Option<u32>, labels: &
         "vit" => {
             let (image, channels) = picture(sides)?;
             let spec = presets::vit(image, patch, width, layers, heads, labels.len());
-            Spec { input: Input::Patches { image, patch, channels }, dropout: everywhere, ..spec }
+            // A ViT's classifier has no dropout of its own.
+            let dropout = Dropout { head: 0.0, ..everywhere };
+            Spec { input: Input::Patches { image, patch, channels }, dropout, ..spec }
         }
         other => {
             let known = "there are marian, gpt2, llama, bert, t5, bart and vit";

@@ -341,11 +341,6 @@ impl Recipe {
         ensure(optim.decay >= 0.0, "optim.decay", "is below 0", "use 0 to 0.1")?;
         ensure((0.0..=1.0).contains(&schedule.floor), "schedule.floor", "is no share", "use 0 to 1")?;
         ensure(
-            "schedule.warmup",
-            "is longer than the run",
-            "use a tenth of the steps",
-        )?;
-        ensure(
             checkpoint.keep >= 2,
             "checkpoint.keep",
             "is less than two",
