@@ -10,6 +10,7 @@ use qkv_model::{CausalLm, Pretrained};
 use qkv_text::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Once};
 
 /// A model, ready to speak.
 pub(crate) struct Speaker {
@@ -359,17 +360,17 @@ impl BeamArgs {
 }
 
 /// Set by Ctrl-C.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// From here on Ctrl-C asks instead of kills; asked a second time it kills.
 pub(crate) fn catch_interrupts() {
-    let again = || {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
-    };
-    // Refused only if a handler is there already: then it does the same.
-    let _ = ctrlc::set_handler(again);
+    use signal_hook::{consts::SIGINT, flag};
+    static ONCE: Once = Once::new();
+    // Refused only where there are no signals: then Ctrl-C ends the program, as everywhere.
+    ONCE.call_once(|| {
+        let _ = flag::register_conditional_shutdown(SIGINT, 130, INTERRUPTED.clone());
+        let _ = flag::register(SIGINT, INTERRUPTED.clone());
+    });
 }
 
 /// Whether Ctrl-C was pressed since the last time that was forgotten.

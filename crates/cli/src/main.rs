@@ -8,17 +8,21 @@ mod convert;
 mod data;
 mod decoding;
 mod embed;
+mod evaluate;
 mod fail;
 mod fill;
+mod finetune;
 mod generate;
 mod image;
 mod inspect;
 mod logits;
+mod merge;
 mod model;
 mod score;
 mod speak;
 mod tag;
 mod tokenizer;
+mod train;
 mod translate;
 
 use clap::{Parser, Subcommand};
@@ -73,6 +77,14 @@ enum Verb {
     Tokenizer(tokenizer::Args),
     /// Make corpora, and check data before any training
     Data(data::Args),
+    /// Train a network by a recipe: from scratch, with checkpoints, a score and a report
+    Train(train::Args),
+    /// Teach a checkpoint a task: new head, all weights or LoRA adapters
+    Finetune(finetune::Args),
+    /// Score a checkpoint on data, with intervals and comparisons
+    Evaluate(evaluate::Args),
+    /// Add LoRA adapters into the weights they adapt
+    Merge(merge::Args),
     /// Measure speed: training, decoding, translating, encoding, or each kernel
     Bench(bench::Args),
 }
@@ -105,6 +117,10 @@ fn main() -> ExitCode {
         Verb::Score(args) => score::run(&args),
         Verb::Tokenizer(args) => tokenizer::run(&args),
         Verb::Data(args) => data::run(&args),
+        Verb::Train(args) => train::run(&args),
+        Verb::Finetune(args) => finetune::run(&args),
+        Verb::Evaluate(args) => evaluate::run(&args),
+        Verb::Merge(args) => merge::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     match done {

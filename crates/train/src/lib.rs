@@ -1,8 +1,32 @@
-//! Learning. For now the two things that every training step needs: the fused AdamW update over all parameters of a
-//! network ([`Optimizer`]), and the refusal of a network in which a trainable parameter gets no gradient ([`reach`]).
+//! Learning: from a recipe to a network that was judged.
+//!
+//! recipe → [`Plan`] (corpus, tokenizer, objective, network) → [`Run`] (the loop, its checkpoints, its observers) →
+//! [`Judge`](score::Judge) → a model directory and a report.
 
+pub mod adapter;
+pub mod average;
+pub mod checkpoint;
+pub mod corpus;
+pub mod export;
+pub mod home;
+pub mod observe;
 pub mod optim;
+pub mod plan;
 pub mod reach;
+pub mod recipe;
+pub mod run;
+pub mod schedule;
+pub mod score;
+pub mod search;
+pub mod step;
+mod threads;
+pub mod tokens;
+pub mod trial;
 
-pub use optim::{Optimizer, Settings};
+pub use optim::{Groups, Optimizer, Rule, Settings};
+pub use plan::Plan;
 pub use reach::{Unreached, refuse_unreached};
+pub use recipe::Recipe;
+pub use run::{Ended, Run};
+pub use schedule::{Curve, Schedule};
+pub use threads::on_threads;

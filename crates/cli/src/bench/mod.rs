@@ -87,22 +87,3 @@ fn median(mut times: Vec<f64>) -> f64 {
     }
     (times[(n - 1) / 2] + times[n / 2]) / 2.0
 }
-
-/// Runs `f` on this many threads; 0: as many as `RAYON_NUM_THREADS` says, or as there are cores.
-///
-/// Each thread keeps to a core of its own while there are enough: a thread that is woken is otherwise put beside the one
-/// that woke it, and the two share a core until the system notices.
-fn on_threads<T: Send>(threads: usize, f: impl FnOnce() -> T + Send) -> Result<T, Fail> {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
-    let threads = if threads == 0 { asked.unwrap_or(cores.len()) } else { threads };
-    let own = threads <= cores.len();
-    let settle = move |i: usize| {
-        if own {
-            core_affinity::set_for_current(cores[i]);
-        }
-    };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).start_handler(settle).build();
-    let pool = pool.map_err(|e| Fail::failed("threads", e, "use fewer threads"))?;
-    Ok(pool.install(f))
-}

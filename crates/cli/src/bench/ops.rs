@@ -5,12 +5,13 @@
 //! backward at a third of the forward's rate is a backward that costs twice the forward. The gradient is that of
 //! `Σ out·direction`, whose product and sum are timed with both: they dampen the ratio where the operation is cheap.
 
-use super::{median, on_threads};
+use super::median;
 use crate::fail::Fail;
 use crate::say;
 use burn::tensor::{Device, Tensor};
 use qkv_kernels::case::{Case, Op, Work};
 use qkv_kernels::{ALL, Key, plain};
+use qkv_train::on_threads;
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 //! `gpt`: pre-norm, GELU-tanh, learned positions, an output matrix of its own. `pair`: post-norm encoder and decoder,
 //! ReLU, sinusoidal positions, one table for everything. Dropout off; AdamW at 3e-4.
 
-use super::{median, on_threads};
+use super::median;
 use crate::fail::Fail;
 use crate::say;
 use burn::tensor::{Device, Tensor};
@@ -13,7 +13,7 @@ use qkv_model::spec::{Dropout, Head, Output, Position, Shape, Stack, Start};
 use qkv_model::{CausalLm, Seq2Seq, Spec, Tokens, Transformer, count, presets};
 use qkv_nn::Cx;
 use qkv_nn::position::Waves;
-use qkv_train::{Optimizer, Settings, refuse_unreached};
+use qkv_train::{Optimizer, Settings, on_threads, refuse_unreached};
 use serde::Serialize;
 use std::time::Instant;
 

@@ -58,7 +58,11 @@ fn input(spec: &Spec) -> String {
     match spec.input {
         Input::Tokens { vocabulary, kinds, scaled, normed, .. } => {
             let scaled = if scaled { format!(", times √{c}") } else { String::new() };
-            let kinds = if kinds > 0 { format!(", {kinds} {} of token", if kinds == 1 { "kind" } else { "kinds" }) } else { String::new() };
+            let kinds = if kinds > 0 {
+                format!(", {kinds} {} of token", if kinds == 1 { "kind" } else { "kinds" })
+            } else {
+                String::new()
+            };
             let normed = if normed { ", normalised" } else { "" };
             format!("{} tokens, vectors of {c}{scaled}{kinds}{normed}", grouped(vocabulary))
         }
@@ -101,7 +105,11 @@ fn position(position: &Position) -> String {
                 Place::Input => "",
                 Place::EachLayer => " at each layer",
             };
-            let skipped = if *offset > 0 { format!(", {offset} unused {} before", if *offset == 1 { "row" } else { "rows" }) } else { String::new() };
+            let skipped = if *offset > 0 {
+                format!(", {offset} unused {} before", if *offset == 1 { "row" } else { "rows" })
+            } else {
+                String::new()
+            };
             let pad = uncounted.map_or(String::new(), |id| format!(", token {id} not counted"));
             format!("learned{place}, {}{skipped}{pad}", up_to(*max))
         }

@@ -1,0 +1,359 @@
+//! `qkv train`: from a recipe to a network that was judged.
+
+use crate::fail::Fail;
+use crate::say;
+use qkv_base::Error;
+use qkv_metric::{Eta, Status, curve, human_bytes, human_count, human_duration};
+use qkv_train::home::{self, Expect, Home};
+use qkv_train::observe::{Board, Event, Journal, Observer, Told};
+use qkv_train::score::{Judged, Metric, Scores};
+use qkv_train::{Ended, Plan, Recipe, Run, adapter, export, on_threads, recipe, run};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  qkv train                                      English to Italian, from scratch
+  qkv train --set data.corpus=builtin:en-hi      English to Hindi
+  qkv train char-gpt --data book.txt             a language model of letters on a text of yours
+  qkv train --print-recipe > mine.toml           every setting, commented; then: qkv train mine.toml
+  qkv train --resume                             go on with the newest run")]
+pub(crate) struct Args {
+    /// A recipe of qkv's by name, or a file
+    recipe: Option<String>,
+    /// Learn from this file (or builtin:NAME) instead of the recipe's corpus
+    #[arg(long, value_name = "FILE")]
+    data: Option<String>,
+    /// Where the run is kept; runs/NAME if left out
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with the run in --out, or with the newest one
+    #[arg(long)]
+    resume: bool,
+    /// Go on although the recipe or the data have changed
+    #[arg(long, requires = "resume")]
+    force: bool,
+    /// Change a setting of the recipe
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Names all randomness: same seed, same bytes
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Threads; 0: one for each core. The result does not depend on it
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Print the recipe with all changes, and do nothing
+    #[arg(long)]
+    print_recipe: bool,
+    /// Print the scores as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    if args.resume {
+        let dir = args.out.clone().map_or_else(home::newest, Ok)?;
+        let home = Home::open(&dir, Expect::Run)?;
+        let held = read(&dir)?;
+        let text = match &args.recipe {
+            Some(name) => changed(&recipe::find(name)?.0, args)?,
+            None => changed(&held, args)?,
+        };
+        if !args.force {
+            refuse_changes(&held, &text)?;
+        }
+        return train(home, &text, args.ways());
+    }
+    let (text, name) = recipe::find(args.recipe.as_deref().unwrap_or("translate"))?;
+    let text = changed(&text, args)?;
+    Recipe::parse(&name, &text)?;
+    if args.print_recipe {
+        return say(text.trim_end());
+    }
+    let dir = args.out.clone().unwrap_or_else(|| home::free(&name));
+    let home = Home::open(&dir, Expect::Nothing)?;
+    home.write("recipe.toml", text.as_bytes())?;
+    train(home, &text, args.ways())
+}
+
+fn read(dir: &std::path::Path) -> Result<String, Error> {
+    let path = dir.join("recipe.toml");
+    std::fs::read_to_string(&path).map_err(|e| Error::new(path.display().to_string(), e.to_string(), "is it readable?"))
+}
+
+/// The recipe with the changes of the command line.
+fn changed(text: &str, args: &Args) -> Result<String, Error> {
+    let data = args.data.as_ref().map(|d| format!("data.corpus={}", toml_word(d)));
+    let seed = args.seed.map(|s| format!("train.seed={s}"));
+    data.iter().chain(&seed).chain(&args.set).try_fold(text.to_string(), |text, change| recipe::set(&text, change))
+}
+
+fn toml_word(word: &str) -> String {
+    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A run goes on with what it was begun with; the first differences are shown.
+fn refuse_changes(held: &str, text: &str) -> Result<(), Fail> {
+    let (a, b) = (Recipe::parse("the run's recipe", held)?, Recipe::parse("the new recipe", text)?);
+    let differences = recipe::differences(&a, &b);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the recipe is not that of the run: {}", differences.join("; "));
+    Err(Fail::usage(message, "leave the changes out, or go on all the same with --force"))
+}
+
+/// How a run is run; none of it changes the result.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ways {
+    pub(crate) threads: usize,
+    pub(crate) force: bool,
+    pub(crate) json: bool,
+}
+
+impl Args {
+    fn ways(&self) -> Ways {
+        Ways { threads: self.threads, force: self.force, json: self.json }
+    }
+}
+
+/// Runs a recipe in its home.
+pub(crate) fn train(home: Home, text: &str, ways: Ways) -> Result<(), Fail> {
+    let recipe = Recipe::parse(&home.at("recipe.toml").display().to_string(), text)?;
+    home.write("recipe.toml", text.as_bytes())?;
+    let stop = asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?;
+    on_threads(ways.threads, || all(&home, text, &recipe, ways, &stop))?
+}
+
+/// The first Ctrl-C (or kill) asks to finish the step and save; the second ends at once.
+fn asked_to_stop() -> std::io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+fn all(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<(), Fail> {
+    let start = Instant::now();
+    let kept = Some(home.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
+    let plan = Plan::new(recipe, kept.as_deref())?;
+    if let (Some(tokenizer), None) = (&plan.tokenizer, kept) {
+        home.replace("tokenizer", |dir| tokenizer.save(dir))?;
+    }
+    let mut show = Show::new(recipe.train.log);
+    introduce(&mut show, home, &plan, start.elapsed())?;
+    let (mut going, notes) = Run::new(&plan, home, ways.force)?;
+    notes.into_iter().try_for_each(|note| show.see(&Event::Note(note)))?;
+    let mut journal = Journal::open(home.dir(), going.state.step, recipe.train.log)?;
+    let mut board = Board::create(home.dir(), recipe.train.log)?;
+    let failed = |e: Error| Fail::failed(&e.place, &e.what, e.hint.clone());
+    let ended = going.go(&mut [&mut show, &mut journal, &mut board], stop).map_err(failed)?;
+    if ended == Ended::Asked {
+        let place = home.dir().display();
+        let hint =
+            format!("stopped and saved after step {}; go on: qkv train --resume --out {place}", going.state.step);
+        show.see(&Event::Note(hint))?;
+        return Ok(());
+    }
+    finish(home, text, &plan, &mut going, &mut show, ways.json)
+}
+
+/// What is about to happen.
+fn introduce(show: &mut Show, home: &Home, plan: &Plan, took: Duration) -> Result<(), Fail> {
+    let spec = plan.pretrained.spec();
+    let count = qkv_model::count::Count::of(spec, plan.recipe.data.length)?;
+    let lines = [
+        format!("{} from {} in {}", plan.pretrained.sheet.name, plan.recipe.data.corpus, home.dir().display()),
+        format!("data: {}; made ready in {}", plan.train.counts(), human_duration(took)),
+        match &plan.tokenizer {
+            Some(tokenizer) => format!("tokenizer: {} pieces ({})", tokenizer.vocab_size(), tokenizer.model_name()),
+            None => format!("classes: {}", plan.labels.names().join(", ")),
+        },
+        format!(
+            "network: {} parameters; {} for weights, gradients and moments, activations on top",
+            human_count(count.total() as f64),
+            human_bytes(count.training_bytes())
+        ),
+    ];
+    lines.into_iter().try_for_each(|line| show.see(&Event::Note(line)).map_err(Fail::from))
+}
+
+/// Judges the best network on the unseen sides, and leaves it behind.
+fn finish(home: &Home, text: &str, plan: &Plan, going: &mut Run, show: &mut Show, json: bool) -> Result<(), Fail> {
+    let (model, step) = going.best()?;
+    let judge = run::judge(plan, &model);
+    let test = judge.scores(&*plan.sides.test)?;
+    let compositional = plan.sides.compositional.as_ref().map(|c| judge.scores(&**c)).transpose()?;
+    home.replace("model", |dir| export::save_model(plan, model.clone(), dir))?;
+    if plan.recipe.lora.rank > 0 {
+        let lora = &plan.recipe.lora;
+        let about = adapter::About { base: plan.recipe.model.from.clone(), rank: lora.rank, alpha: lora.alpha };
+        home.replace("adapter", |dir| adapter::save(&plan.pretrained, &model, &about, dir))?;
+    }
+    let mut sides = vec![("test", &test)];
+    sides.extend(compositional.as_ref().map(|c| ("compositional", c)));
+    let samples: Vec<Judged> = test.judged.iter().take(12).cloned().collect();
+    export::save_report(home, &home.dir().display().to_string(), text, &sides, &samples)?;
+    show.end();
+    if json {
+        let scores: serde_json::Map<String, serde_json::Value> =
+            sides.iter().map(|(name, s)| (name.to_string(), serde_json::json!(s.values))).collect();
+        let line = serde_json::json!({
+            "run": home.dir().display().to_string(), "model": home.at("model").display().to_string(),
+            "step": step, "seconds": going.state.seconds, "scores": scores, "pass": verdict(plan, &test)?.map(|v| v.0),
+        });
+        return say(line);
+    }
+    report(plan, &sides, &samples, step, going.state.seconds)?;
+    if let Some((_, words)) = verdict(plan, &test)? {
+        say(words)?;
+    }
+    say(format!("model: {}   report: {}", home.at("model").display(), home.at("report.html").display()))
+}
+
+fn report(plan: &Plan, sides: &[(&str, &Scores)], samples: &[Judged], step: u64, seconds: f64) -> Result<(), Fail> {
+    if plan.recipe.eval.samples > 0 {
+        for j in samples.iter().take(2 * plan.recipe.eval.samples) {
+            let mark = if j.got == j.expected { "✓" } else { "✗" };
+            say(format!("{mark} {}\n  → {}", j.source, j.got))?;
+            if j.got != j.expected {
+                say(format!("  = {}", j.expected))?;
+            }
+        }
+    }
+    let took = human_duration(Duration::from_secs_f64(seconds.max(0.0)));
+    say(format!("best at step {step}, {took} of training"))?;
+    for (name, scores) in sides {
+        let values: Vec<String> = scores.values.iter().map(|(k, v)| format!("{k} {v:.2}")).collect();
+        say(format!("{name}: {}", values.join(" · ")))?;
+    }
+    match sides.first().and_then(|(_, s)| s.signature.as_ref()) {
+        Some(signature) => say(format!("BLEU {signature}")),
+        None => Ok(()),
+    }
+}
+
+/// Whether the goal was reached, where there is one.
+fn verdict(plan: &Plan, test: &Scores) -> Result<Option<(bool, String)>, Error> {
+    let eval = &plan.recipe.eval;
+    if eval.goal == 0.0 {
+        return Ok(None);
+    }
+    let metric = Metric::parse(&eval.metric)?;
+    let score = test.get(metric)?;
+    let pass = metric.reaches(score, eval.goal);
+    let word = if pass { "PASS" } else { "FAIL" };
+    Ok(Some((pass, format!("{word}: {} {score:.2} on the unseen test, {} asked for", metric.name(), eval.goal))))
+}
+
+/// Shows a run on stderr: a picture that moves on a terminal, plain lines elsewhere.
+struct Show {
+    live: bool,
+    every: u64,
+    eta: Eta,
+    losses: Vec<(f64, f64)>,
+    samples: Vec<String>,
+    /// lines of the picture that stand on the screen
+    drawn: usize,
+    last: Option<Instant>,
+}
+
+impl Show {
+    fn new(every: u64) -> Self {
+        let live = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
+        Self { live, every, eta: Eta::default(), losses: vec![], samples: vec![], drawn: 0, last: None }
+    }
+
+    fn width() -> usize {
+        std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(100)
+    }
+
+    fn status(&self, t: &Told) -> Status {
+        Status {
+            step: t.step,
+            steps: Some(t.steps),
+            loss: t.loss.into(),
+            learning_rate: t.rate.into(),
+            gradient_norm: Some(t.norm.into()),
+            speed: Some(t.step_tokens as f64 / t.took.max(1e-9)),
+            memory: resident(),
+            eta: self.eta.left(t.steps - t.step),
+        }
+    }
+
+    /// Puts lines above the picture. A closed stderr is no reason to stop learning.
+    fn line(&mut self, line: &str) {
+        let mut err = std::io::stderr().lock();
+        let _ = write!(err, "{}{line}\n", self.wipe());
+    }
+
+    /// What takes the picture off the screen.
+    fn wipe(&mut self) -> String {
+        match std::mem::take(&mut self.drawn) {
+            0 => String::new(),
+            n => format!("\x1b[{n}A\x1b[J"),
+        }
+    }
+
+    fn draw(&mut self, t: &Told) {
+        let width = Self::width();
+        let mut lines = curve(&self.losses, width.saturating_sub(2).clamp(20, 100), 10);
+        lines.push(self.status(t).line(width));
+        lines.extend(self.samples.iter().map(|s| s.chars().take(width).collect()));
+        let picture = format!("{}{}\n", self.wipe(), lines.join("\n"));
+        let _ = write!(std::io::stderr().lock(), "{picture}");
+        self.drawn = lines.len();
+    }
+
+    fn end(&mut self) {
+        self.drawn = 0;
+    }
+}
+
+impl Observer for Show {
+    fn see(&mut self, event: &Event) -> Result<(), Error> {
+        match event {
+            Event::Note(note) => self.line(note),
+            Event::Step(t) => {
+                self.eta.step(Duration::from_secs_f64(t.took.max(0.0)));
+                self.losses.push((t.step as f64, t.loss.into()));
+                let due = self.last.is_none_or(|at| at.elapsed() > Duration::from_millis(250)) || t.step == t.steps;
+                if self.live && due {
+                    self.last = Some(Instant::now());
+                    self.draw(t);
+                } else if !self.live && (t.step % self.every == 0 || t.step == 1 || t.step == t.steps) {
+                    let line = self.status(t).line(usize::MAX);
+                    self.line(&line);
+                }
+            }
+            Event::Valid { step, loss, best } if !self.live => {
+                let mark = if *best { ", the best so far" } else { "" };
+                self.line(&format!("step {step} · validation loss {loss:.4}{mark}"));
+            }
+            Event::Valid { .. } | Event::Saved { .. } => {}
+            Event::Samples { judged, .. } => {
+                let told = judged.iter().flat_map(|j| [format!("  {}", j.source), format!("  → {}", j.got)]);
+                self.samples = told.collect();
+                if !self.live {
+                    let samples = std::mem::take(&mut self.samples);
+                    samples.iter().for_each(|s| self.line(s));
+                }
+            }
+            Event::Skipped { step, why } => self.line(&format!("warning: step {step} was skipped: {why}")),
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that the process holds, where the system says so.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib =
+        status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.map(|k| k * 1024)
+}

@@ -1,0 +1,151 @@
+//! `qkv train` and its sisters as a person runs them: small runs of the real binary.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
+
+/// A recipe that is done in a moment.
+const TINY: &str = r#"
+[data]
+corpus = "builtin:reviews"
+objective = "classify"
+examples = 60
+valid = 10
+test = 10
+length = 32
+[tokenizer]
+kind = "wordpiece"
+vocab = 300
+[model]
+family = "bert"
+width = 16
+layers = 1
+heads = 2
+[train]
+steps = 6
+rows = 4
+log = 2
+[schedule]
+warmup = 2
+[checkpoint]
+every = 2
+[eval]
+every = 3
+metric = "accuracy"
+goal = 1.0
+samples = 1
+"#;
+
+fn qkv(dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_qkv"))
+        .env_remove("RAYON_NUM_THREADS")
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (out.status.code().unwrap_or(-1), text(out.stdout), text(out.stderr))
+}
+
+fn place() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("tiny.toml"), TINY).unwrap();
+    dir
+}
+
+#[test]
+fn a_run_leaves_everything_behind_and_can_be_judged_again() {
+    let dir = place();
+    let (code, out, err) = qkv(dir.path(), &["train", "tiny.toml", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let answer: Value = serde_json::from_str(out.trim()).unwrap();
+    assert_eq!(answer["run"], "runs/tiny");
+    let accuracy = answer["scores"]["test"]["accuracy"].as_f64().unwrap();
+    assert_eq!(answer["pass"], accuracy >= 1.0);
+    let run = dir.path().join("runs/tiny");
+    for file in [
+        "recipe.toml",
+        "metrics.jsonl",
+        "report.html",
+        "model/config.json",
+        "model/model.safetensors",
+        "model/tokenizer.json",
+        "checkpoints/latest",
+        "checkpoints/best",
+    ] {
+        assert!(run.join(file).is_file(), "{file}");
+    }
+    let lines = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    assert!(lines.lines().all(|l| serde_json::from_str::<Value>(l).unwrap()["step"].is_u64()));
+    assert!(err.contains("step 6/6") && err.contains("validation loss"), "{err}");
+    // The newest run, and the same unseen examples: the same score.
+    let (code, out, err) = qkv(dir.path(), &["evaluate", "--data", "builtin:reviews", "--examples", "10", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let again: Value = serde_json::from_str(out.trim()).unwrap();
+    assert_eq!(again["scores"]["accuracy"].as_f64(), Some(accuracy));
+}
+
+#[test]
+fn what_cannot_be_is_said_before_the_first_step() {
+    let dir = place();
+    let say = |args: &[&str]| {
+        let (code, _, err) = qkv(dir.path(), args);
+        (code, err)
+    };
+    let (code, err) = say(&["train", "tiny.toml", "--set", "train.step=3"]);
+    assert!(code == 2 && err.contains("there is no key `step`") && err.contains("did you mean `steps`?"), "{err}");
+    let (code, err) = say(&["train", "translat"]);
+    assert!(code == 2 && err.contains("did you mean `translate`?"), "{err}");
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let (code, err) = say(&["train", "tiny.toml", "--out", "file"]);
+    assert!(code == 2 && err.contains("is a file, not a directory"), "{err}");
+    let (code, err) = say(&["train", "--resume"]);
+    assert!(code == 2 && err.contains("there is no run"), "{err}");
+    let (code, err) = say(&["train", "tiny.toml", "--data", "absent.csv"]);
+    assert!(code == 2 && err.contains("absent.csv"), "{err}");
+    let (code, out, _) = qkv(dir.path(), &["train", "--print-recipe", "--set", "train.steps=77"]);
+    assert!(code == 0 && out.contains("steps = 77 "), "{out}");
+}
+
+#[test]
+fn a_run_is_not_written_over_and_a_changed_recipe_is_refused() {
+    let dir = place();
+    let (code, _, err) = qkv(dir.path(), &["train", "tiny.toml", "--out", "r"]);
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = qkv(dir.path(), &["train", "tiny.toml", "--out", "r"]);
+    assert!(code == 2 && err.contains("holds a run already") && err.contains("--resume"), "{err}");
+    let (code, _, err) = qkv(dir.path(), &["train", "--resume", "--out", "r", "--set", "optim.rate=0.5"]);
+    assert!(code == 2 && err.contains("optim.rate: 0.001 → 0.5") && err.contains("--force"), "{err}");
+    let (code, _, err) = qkv(dir.path(), &["train", "--resume", "--out", "r"]);
+    assert!(code == 0 && err.contains("going on after step 6"), "{err}");
+}
+
+#[test]
+fn a_rate_without_measure_ends_with_a_word_about_it() {
+    let dir = place();
+    let more = ["--set", "optim.rate=1e30", "--set", "schedule.warmup=0", "--set", "optim.clip=0", "--out", "r"];
+    let (code, _, err) = qkv(dir.path(), &[&["train", "tiny.toml"][..], &more].concat());
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("three steps in a row without a number") && err.contains("lower optim.rate"), "{err}");
+    assert!(err.contains("first bad: ") && err.contains("batch: example "), "{err}");
+}
+
+#[test]
+fn adapters_are_learnt_saved_and_merged() {
+    let dir = place();
+    let (code, _, err) = qkv(dir.path(), &["train", "tiny.toml", "--out", "base"]);
+    assert_eq!(code, 0, "{err}");
+    let small =
+        ["--set", "train.steps=4", "--set", "data.examples=40", "--set", "data.length=32", "--set", "data.valid=10"];
+    let start = ["finetune", "base", "--task", "classify", "--data", "builtin:reviews", "--lora", "2", "--out", "fine"];
+    let more = ["--set", "data.test=10", "--set", "schedule.warmup=1"];
+    let (code, _, err) = qkv(dir.path(), &[&start[..], &small, &more].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(dir.path().join("fine/adapter/adapter_model.safetensors").is_file());
+    let (code, out, err) = qkv(dir.path(), &["merge", "base", "fine/adapter", "merged", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let answer: Value = serde_json::from_str(out.trim()).unwrap();
+    assert!(answer["merging_error"].as_f64().unwrap() < 1e-5, "{answer}");
+    let read = |place: &str| std::fs::read(dir.path().join(place).join("model.safetensors")).unwrap();
+    assert!(read("merged") == read("fine/model"), "the run's own model is the merged one");
+}

@@ -1,0 +1,62 @@
+//! Weights averaged over time: `e ← β·e + (1 − β)·p` after every step. The average is often better than its last member,
+//! and is what is evaluated and saved where it is kept.
+
+use qkv_model::Transformer;
+use qkv_model::pretrained::{Values, fill};
+use std::collections::BTreeMap;
+
+/// A running average of all parameters, by path.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Average {
+    /// β
+    pub keep: f32,
+    /// the average; empty before the first step
+    pub values: BTreeMap<String, Vec<f32>>,
+}
+
+impl Average {
+    /// An average that keeps the share `keep` of itself at each step.
+    pub fn new(keep: f32) -> Self {
+        Self { keep, values: BTreeMap::new() }
+    }
+
+    /// Takes in the weights of step `step` (from 1). At first the average is young and moves faster:
+    /// `β = min(keep, (1 + t)/(10 + t))`.
+    pub fn take(&mut self, model: &Transformer, step: u64) {
+        let keep = self.keep.min((1.0 + step as f32) / (10.0 + step as f32));
+        let now = Values::of(model);
+        for parameter in qkv_model::count::parameters(model) {
+            let values = now.read(&parameter.path);
+            match self.values.get_mut(&parameter.path) {
+                Some(held) => held.iter_mut().zip(values).for_each(|(e, p)| *e = keep * *e + (1.0 - keep) * p),
+                None => drop(self.values.insert(parameter.path, values)),
+            }
+        }
+    }
+
+    /// The network with the average in place of its weights.
+    pub fn of(&self, model: &Transformer) -> Transformer {
+        fill(model.clone(), self.values.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+    use qkv_model::presets;
+
+    #[test]
+    fn an_average_lies_between_what_it_was_made_of() {
+        let spec = presets::find("tiny-decoder").expect("a preset").spec();
+        let model = |seed| Transformer::new(&spec, seed, &Device::flex()).expect("a valid spec");
+        let mut average = Average::new(0.5);
+        average.take(&model(1), 1);
+        average.take(&model(2), 2); // β = min(½, 3/12)
+        let read = |m: &Transformer| Values::of(m).read("tokens.weight");
+        let (a, b, mean) = (read(&model(1)), read(&model(2)), read(&average.of(&model(3))));
+        for ((a, b), mean) in a.iter().zip(b).zip(mean) {
+            assert!((0.25 * a + 0.75 * b - mean).abs() < 1e-6);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The sides of a corpus: what is learnt from, what settings are chosen by, and what the end is judged by.
+
+use crate::recipe::{Data, Goal};
+use qkv_base::{Error, Result};
+use qkv_data::{Corpus, Example, Reader, Split, Subset, Task, builtin, split};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A corpus in its sides.
+#[derive(Clone)]
+pub struct Sides {
+    /// what is learnt from
+    pub train: Arc<dyn Corpus>,
+    /// what settings are chosen by
+    pub valid: Arc<dyn Corpus>,
+    /// new examples of the same kind
+    pub test: Arc<dyn Corpus>,
+    /// combinations that training never shows, where the corpus has such a side
+    pub compositional: Option<Arc<dyn Corpus>>,
+    /// labels in the corpus' own order, where it has one
+    pub labels: Vec<String>,
+    /// what was decided on the way
+    pub notes: Vec<String>,
+}
+
+impl Goal {
+    /// The kind of example that this is learnt from.
+    pub fn task(self) -> Task {
+        match self {
+            Self::Translate => Task::Pair,
+            Self::NextToken | Self::Masked | Self::SpanCorruption | Self::Denoise => Task::Text,
+            Self::Classify => Task::Classify,
+            Self::Tag => Task::Tag,
+            Self::Answer => Task::Answer,
+            Self::Image => Task::Image,
+        }
+    }
+}
+
+impl Sides {
+    /// Opens the corpus of a recipe.
+    pub fn open(data: &Data, seed: u64) -> Result<Self> {
+        if data.corpus.starts_with("builtin:") {
+            return Self::made(data, seed);
+        }
+        let opened = Reader::new(data.objective.task()).open(Path::new(&data.corpus))?;
+        let whole = opened.corpus;
+        let cut = match (whole.len(), data.objective) {
+            (1, Goal::NextToken | Goal::Masked | Goal::SpanCorruption | Goal::Denoise) => one_document(&whole.get(0)?)?,
+            _ => rows(&whole, data, seed)?,
+        };
+        let [train, valid, test] = cut;
+        Ok(Self { train, valid, test, compositional: None, labels: vec![], notes: opened.notes })
+    }
+
+    /// A corpus that qkv makes itself. The sides that judge are the same for every seed.
+    fn made(data: &Data, seed: u64) -> Result<Self> {
+        use builtin::Split as Side;
+        let corpus = builtin::Corpus::find(&data.corpus)?;
+        let side = |side: Side, seed: u64, n: usize| -> Arc<dyn Corpus> {
+            let n = if n == 0 { corpus.size(side) } else { n };
+            let all: Vec<Example> = corpus.examples(seed, side).take(n).map(|e| convert(e, data.objective)).collect();
+            Arc::new(all)
+        };
+        Ok(Self {
+            train: side(Side::Train, seed, data.examples),
+            valid: side(Side::Valid, 1, data.valid),
+            test: side(Side::Test, 1, data.test),
+            compositional: Some(side(Side::Compositional, 1, data.test)).filter(|c| !c.is_empty()),
+            labels: corpus.labels().iter().map(|l| l.to_string()).collect(),
+            notes: vec![],
+        })
+    }
+}
+
+/// A made example as one that is read, and as text alone where text alone is learnt from.
+pub(crate) fn convert(example: builtin::Example, goal: Goal) -> Example {
+    use builtin::Example as E;
+    let example = match example {
+        E::Pair { source, target } => Example::Pair { source, target },
+        E::Labelled { text, label } => Example::Labelled { text, label },
+        E::Tagged { words, tags } => Example::Tagged { words, tags },
+        E::Question { context, question, answer, start } => Example::Question { context, question, answer, start },
+        E::Text(text) => Example::Text(text),
+        E::Image { width, height, channels, pixels, label } => {
+            Example::Image { width, height, channels, pixels, label }
+        }
+    };
+    match (goal.task(), example) {
+        (Task::Text, Example::Text(text)) => Example::Text(text),
+        (Task::Text, other) => Example::Text(other.text().into_owned()),
+        (_, other) => other,
+    }
+}
+
+/// One long text: the last tenth is kept apart, cut at a line where there is one.
+fn one_document(example: &Example) -> Result<[Arc<dyn Corpus>; 3]> {
+    let Example::Text(text) = example else {
+        return Err(Error::new("data.corpus", "one example cannot be split", "give more rows"));
+    };
+    let at = (text.len() / 10 * 9..text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
+    let line = text.get(at..).and_then(|rest| rest.find('\n')).filter(|n| *n < text.len() / 100).map_or(0, |n| n + 1);
+    let (train, rest) = text.split_at(at + line);
+    if train.trim().is_empty() || rest.trim().is_empty() {
+        return Err(Error::new("data.corpus", "the text is too short to keep a tenth apart", "give more text"));
+    }
+    let side = |text: &str| -> Arc<dyn Corpus> { Arc::new(vec![Example::Text(text.to_string())]) };
+    Ok([side(train), side(rest), side(rest)])
+}
+
+fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corpus>; 3]> {
+    let n = whole.len() as f64;
+    let share = |wanted: usize| (wanted as f64 / n).min(0.1);
+    let sides = split(&**whole, Split { valid: share(data.valid), test: share(data.test), seed })?;
+    let side = |mut chosen: Vec<u32>, most: usize| -> Arc<dyn Corpus> {
+        if most > 0 {
+            chosen.truncate(most);
+        }
+        Arc::new(Subset::new(whole.clone(), chosen))
+    };
+    Ok([side(sides.train, data.examples), side(sides.valid, 0), side(sides.test, 0)])
+}
+
+/// A hash of everything that is learnt from: a resumed run must find the same.
+pub fn fingerprint(corpus: &dyn Corpus) -> Result<String> {
+    let mut hash = blake3::Hasher::new();
+    for example in corpus.examples() {
+        let line = serde_json::to_vec(&example?).map_err(|e| Error::new("corpus", e.to_string(), ""))?;
+        hash.update(&line).update(b"\n");
+    }
+    Ok(hash.finalize().to_hex()[..16].to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(corpus: &str, objective: Goal) -> Data {
+        Data { corpus: corpus.into(), objective, examples: 50, valid: 10, test: 10, ..Data::default() }
+    }
+
+    #[test]
+    fn made_sides_share_nothing_and_are_the_same_for_every_seed() {
+        let a = Sides::open(&data("builtin:en-it", Goal::Translate), 1).unwrap();
+        let b = Sides::open(&data("builtin:en-it", Goal::Translate), 2).unwrap();
+        assert_ne!(fingerprint(&*a.train), fingerprint(&*b.train));
+        assert_eq!(fingerprint(&*a.test), fingerprint(&*b.test));
+        let texts = |c: &Arc<dyn Corpus>| c.examples().map(|e| e.unwrap().text().into_owned()).collect::<Vec<_>>();
+        assert!(texts(&a.train).iter().all(|t| !texts(&a.test).contains(t)));
+        assert_eq!(a.compositional.unwrap().len(), 10);
+    }
+
+    #[test]
+    fn a_text_keeps_its_last_tenth_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("book.txt");
+        let text: String = (0..1000).map(|i| format!("line {i} is here\n")).collect();
+        std::fs::write(&path, &text).unwrap();
+        let sides = Sides::open(&data(&path.display().to_string(), Goal::NextToken), 1).unwrap();
+        let (train, valid) = (sides.train.get(0).unwrap(), sides.valid.get(0).unwrap());
+        assert_eq!(sides.train.len(), 1);
+        assert_eq!(format!("{}{}", train.text(), valid.text()), text);
+        assert!(valid.text().len() * 11 > text.len() && valid.text().starts_with("line "));
+    }
+}

@@ -1,0 +1,167 @@
+//! The directory of a run: found free and writable before the first step, locked while it is in use.
+//!
+//! ```text
+//! recipe.toml  tokenizer/  metrics.jsonl  events.out.tfevents.*  samples.jsonl  report.html
+//! checkpoints/{ckpt-000500, …, latest, best}      model/ (what Hugging Face transformers loads)      lock
+//! ```
+
+use qkv_base::{Error, Result};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+/// A run's directory, locked.
+#[derive(Debug)]
+pub struct Home {
+    dir: PathBuf,
+    _lock: File,
+}
+
+/// What is expected to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// nothing: a new run
+    Nothing,
+    /// a run to go on with
+    Run,
+}
+
+impl Home {
+    /// Opens (and makes) the directory. A path that cannot be written to, holds another run, or is in use is refused.
+    pub fn open(dir: &Path, expect: Expect) -> Result<Self> {
+        let fail = |what: String, hint: &str| Error::new(dir.display().to_string(), what, hint);
+        if dir.exists() && !dir.is_dir() {
+            return Err(fail("is a file, not a directory".into(), "choose another place with --out"));
+        }
+        let there = dir.join("recipe.toml").exists();
+        match expect {
+            Expect::Nothing if there => {
+                return Err(fail(
+                    "holds a run already".into(),
+                    "go on with it: --resume; or choose another place: --out",
+                ));
+            }
+            Expect::Run if !there => {
+                return Err(fail("holds no run to go on with".into(), "start one: leave --resume out"));
+            }
+            _ => {}
+        }
+        let writable = || {
+            std::fs::create_dir_all(dir.join("checkpoints"))?;
+            let probe = dir.join(format!(".probe-{}", std::process::id()));
+            std::fs::write(&probe, b"x")?;
+            std::fs::remove_file(probe)?;
+            OpenOptions::new().create(true).truncate(false).write(true).open(dir.join("lock"))
+        };
+        let lock =
+            writable().map_err(|e| fail(format!("cannot be written to: {e}"), "choose another place with --out"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { dir: dir.to_path_buf(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                Err(fail("is in use by another process".into(), "wait for it, or choose another place with --out"))
+            }
+            Err(TryLockError::Error(e)) => {
+                Err(fail(format!("cannot be locked: {e}"), "choose another place with --out"))
+            }
+        }
+    }
+
+    /// A place in it.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The directory itself.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes a file that appears whole or not at all.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        qkv_weights::write_atomically(&self.at(name), bytes)
+    }
+
+    /// Puts a directory that `make` fills in the place of `name`, so that nobody sees half of it.
+    pub fn replace(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let pid = std::process::id();
+        let (new, old) = (self.at(&format!("{name}.tmp-{pid}")), self.at(&format!("{name}.old-{pid}")));
+        let place = self.at(name);
+        let fail = |e: std::io::Error| Error::new(place.display().to_string(), e.to_string(), "is the disk full?");
+        let made = std::fs::create_dir_all(&new).map_err(fail).and_then(|()| make(&new));
+        if let Err(e) = made {
+            let _ = std::fs::remove_dir_all(&new); // the reason is on its way up
+            return Err(e);
+        }
+        if place.exists() {
+            std::fs::rename(&place, &old).map_err(fail)?;
+        }
+        std::fs::rename(&new, &place).map_err(fail)?;
+        let _ = std::fs::remove_dir_all(&old); // at worst some bytes too many
+        Ok(())
+    }
+}
+
+/// The first of `runs/name`, `runs/name-2`, … that is free.
+pub fn free(name: &str) -> PathBuf {
+    let place = |n: usize| Path::new("runs").join(if n == 1 { name.to_string() } else { format!("{name}-{n}") });
+    (1..).map(place).find(|p| !p.exists()).unwrap_or_else(|| place(1))
+}
+
+/// The run that was worked on last.
+pub fn newest() -> Result<PathBuf> {
+    let none = || Error::new("runs", "there is no run", "train one: qkv train; or name a directory");
+    let runs = std::fs::read_dir("runs").map_err(|_| none())?;
+    let dated = runs.flatten().filter_map(|entry| {
+        let time = std::fs::metadata(entry.path().join("recipe.toml")).ok()?.modified().ok()?;
+        let worked = std::fs::metadata(entry.path().join("metrics.jsonl")).and_then(|m| m.modified()).unwrap_or(time);
+        Some((worked, entry.path()))
+    });
+    dated.max().map(|(_, path)| path).ok_or_else(none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_taken_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("a/b");
+        let home = Home::open(&place, Expect::Nothing).unwrap();
+        let second = Home::open(&place, Expect::Nothing).unwrap_err();
+        assert!(second.what.contains("in use"), "{second}");
+        drop(home);
+        assert!(Home::open(&place, Expect::Run).unwrap_err().what.contains("no run"));
+        Home::open(&place, Expect::Nothing).unwrap().write("recipe.toml", b"").unwrap();
+        assert!(Home::open(&place, Expect::Nothing).unwrap_err().hint.contains("--resume"));
+        Home::open(&place, Expect::Run).unwrap();
+    }
+
+    #[test]
+    fn a_file_or_a_closed_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        assert!(Home::open(&file, Expect::Nothing).unwrap_err().what.contains("is a file"));
+        assert!(Home::open(&file.join("in"), Expect::Nothing).unwrap_err().what.contains("cannot be written"));
+    }
+
+    #[test]
+    fn a_failed_replacement_leaves_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(dir.path(), Expect::Nothing).unwrap();
+        let put = |text: &'static [u8]| {
+            move |d: &Path| {
+                std::fs::write(d.join("f"), text).unwrap();
+                Ok(())
+            }
+        };
+        home.replace("model", put(b"one")).unwrap();
+        assert!(home.replace("model", |_| Err(Error::new("x", "y", ""))).is_err());
+        assert_eq!(std::fs::read(home.at("model/f")).unwrap(), b"one");
+        home.replace("model", put(b"two")).unwrap();
+        assert_eq!(std::fs::read(home.at("model/f")).unwrap(), b"two");
+        assert!(
+            std::fs::read_dir(dir.path()).unwrap().flatten().all(|e| !e.file_name().to_string_lossy().contains("tmp-"))
+        );
+    }
+}

@@ -1,0 +1,395 @@
+//! The optimiser: every parameter of a network is updated in place by its [`Rule`], with moments kept by path so that
+//! they can be saved and found again.
+//!
+//! Gradients may first be scaled down so that their global norm is at most `clip`:
+//! `g ← g·min(1, clip / ‖g‖)`, the norm over all parameters, summed in their order.
+//!
+//! Parameters without a gradient (frozen ones) are left alone and cost no memory.
+
+mod rules;
+
+pub use rules::Rule;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Gradients, Tensor, TensorData};
+use qkv_base::{Error, Result};
+use qkv_kernels::fused::update;
+use rules::At;
+use std::collections::BTreeMap;
+
+/// The settings of AdamW that do not change from step to step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// β₁
+    pub beta1: f32,
+    /// β₂
+    pub beta2: f32,
+    /// ε
+    pub eps: f32,
+    /// λ, decoupled weight decay
+    pub decay: f32,
+    /// the largest global norm of the gradients; `None`: any
+    pub clip: Option<f32>,
+}
+
+impl Default for Settings {
+    /// PyTorch's: β 0.9 and 0.999, ε 1e-8, decay 0.01, no clipping.
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, clip: None }
+    }
+}
+
+/// Which parameters are treated otherwise than the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Groups {
+    /// none
+    #[default]
+    Alike,
+    /// norms, biases and tables of vectors do not decay, as is customary; and each layer below the head learns with
+    /// `layer_rate` times the rate of the one above it (1: all alike), out of `layers`
+    Customary {
+        /// the factor from layer to layer
+        layer_rate: f32,
+        /// how many layers a stack has
+        layers: usize,
+    },
+}
+
+impl Groups {
+    fn decays(self, path: &str, dims: usize) -> bool {
+        let table = || path.split('.').any(|name| ["tokens", "table", "kinds"].contains(&name));
+        self == Self::Alike || (dims >= 2 && !table())
+    }
+
+    /// What the rate of a parameter is multiplied by.
+    fn pace(self, path: &str) -> f32 {
+        let Self::Customary { layer_rate, layers } = self else { return 1.0 };
+        if layer_rate == 1.0 || path.starts_with("head") {
+            return 1.0;
+        }
+        let index = path.split_once("layers.").and_then(|(_, rest)| rest.split('.').next()?.parse::<usize>().ok());
+        // What lies below the first layer counts as one more.
+        let below = index.map_or(layers + 1, |i| layers.saturating_sub(i));
+        layer_rate.powi(below as i32)
+    }
+}
+
+/// The gradients of one backward, or the sum of several.
+pub enum Grads {
+    /// of one
+    One(Gradients),
+    /// of several, by path
+    Sum(BTreeMap<String, Vec<f32>>),
+}
+
+impl Grads {
+    /// With those of another micro-step added.
+    pub fn add<M: Module>(self, model: &M, more: Gradients) -> Self {
+        let mut sum = match self {
+            Self::Sum(sum) => sum,
+            Self::One(first) => by_path(model, &first),
+        };
+        for (path, more) in by_path(model, &more) {
+            match sum.get_mut(&path) {
+                Some(held) => held.iter_mut().zip(more).for_each(|(a, b)| *a += b),
+                None => drop(sum.insert(path, more)),
+            }
+        }
+        Self::Sum(sum)
+    }
+
+    /// `√Σ g²` over all parameters, each summed in chunks of fixed size, in order.
+    pub fn norm<M: Module>(&self, model: &M) -> f32 {
+        match self {
+            Self::One(grads) => global_norm(model, grads),
+            Self::Sum(sum) => sum.values().map(|v| squares(v)).sum::<f64>().sqrt() as f32,
+        }
+    }
+
+    /// The first parameter whose gradient is not a number or infinite.
+    pub fn first_bad<M: Module>(&self, model: &M) -> Option<String> {
+        let held;
+        let all = match self {
+            Self::Sum(sum) => sum,
+            Self::One(grads) => {
+                held = by_path(model, grads);
+                &held
+            }
+        };
+        all.iter().find(|(_, v)| v.iter().any(|g| !g.is_finite())).map(|(path, _)| path.clone())
+    }
+}
+
+/// An optimiser with its moments.
+#[derive(Clone, Debug)]
+pub struct Optimizer {
+    rule: Rule,
+    decay: f32,
+    clip: Option<f32>,
+    groups: Groups,
+    step: u32,
+    memory: BTreeMap<String, Vec<Vec<f32>>>,
+}
+
+impl Default for Optimizer {
+    fn default() -> Self {
+        Self::new(Settings::default())
+    }
+}
+
+impl Optimizer {
+    /// AdamW that decays everything; moments are made when a parameter is first updated.
+    pub fn new(settings: Settings) -> Self {
+        let Settings { beta1, beta2, eps, decay, clip } = settings;
+        Self::with(Rule::AdamW { beta1, beta2, eps }, decay, clip, Groups::Alike)
+    }
+
+    /// Any rule.
+    pub fn with(rule: Rule, decay: f32, clip: Option<f32>, groups: Groups) -> Self {
+        Self { rule, decay, clip, groups, step: 0, memory: BTreeMap::new() }
+    }
+
+    /// Updates every parameter that has a gradient, with learning rate `rate`. Returns the network and the global norm
+    /// of the gradients before clipping (0 when nothing is clipped: then it is not computed).
+    pub fn step<M: Module>(&mut self, model: M, grads: Gradients, rate: f32) -> (M, f32) {
+        let grads = Grads::One(grads);
+        let norm = if self.clip.is_some() { grads.norm(&model) } else { 0.0 };
+        (self.update(model, grads, rate, norm), norm)
+    }
+
+    /// Updates every parameter that has a gradient; `norm` is that of all gradients.
+    pub fn update<M: Module>(&mut self, model: M, grads: Grads, rate: f32, norm: f32) -> M {
+        self.step += 1;
+        let grad_scale = match self.clip {
+            Some(clip) if norm > clip => clip / norm,
+            _ => 1.0,
+        };
+        let at = At { rate, decay: self.decay, step: self.step, grad_scale };
+        let memory = &mut self.memory;
+        model.map(&mut Update { at, rule: self.rule, groups: self.groups, grads, memory, path: vec![] })
+    }
+
+    /// How many updates there were.
+    pub fn steps(&self) -> u32 {
+        self.step
+    }
+
+    /// What is remembered, by the parameter's path and what it is: `decoder.layers.0.ffn.up.weight.m`.
+    pub fn memory(&self) -> impl Iterator<Item = (String, &[f32])> {
+        let name = move |path: &str, held: &Vec<Vec<f32>>, i: usize| {
+            // The shape decides only the lengths, and these tell a factored matrix from the rest.
+            let dims: Vec<usize> = held.iter().map(Vec::len).collect();
+            let factored = self.rule == Rule::Adafactor && dims.len() == 2;
+            let names = self.rule.memory(if factored { &dims } else { &dims[..1] });
+            format!("{path}.{}", names.get(i).map_or("", |(name, _)| name))
+        };
+        self.memory.iter().flat_map(move |(path, held)| {
+            held.iter().enumerate().map(move |(i, values)| (name(path, held, i), values.as_slice()))
+        })
+    }
+
+    /// Takes up again what [`Optimizer::memory`] gave, after `steps` updates. `shapes` are the parameters' own.
+    pub fn restore(
+        &mut self,
+        steps: u32,
+        shapes: &[(String, Vec<usize>)],
+        read: impl Fn(&str) -> Result<Option<Vec<f32>>>,
+    ) -> Result<()> {
+        self.step = steps;
+        self.memory.clear();
+        for (path, dims) in shapes {
+            let mut held = vec![];
+            for (name, length) in self.rule.memory(dims) {
+                let name = format!("{path}.{name}");
+                match read(&name)? {
+                    Some(values) if values.len() == length => held.push(values),
+                    Some(values) => {
+                        let what = format!("`{name}` has {} numbers, but {length} are wanted", values.len());
+                        return Err(Error::new("optimizer", what, "was the run begun with another model?"));
+                    }
+                    None => break, // frozen: nothing was remembered
+                }
+            }
+            if !held.is_empty() {
+                self.memory.insert(path.clone(), held);
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Update<'a> {
+    at: At,
+    rule: Rule,
+    groups: Groups,
+    grads: Grads,
+    memory: &'a mut BTreeMap<String, Vec<Vec<f32>>>,
+    path: Vec<String>,
+}
+
+impl ModuleMapper for Update<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let path = self.path.join(".");
+        let (id, tensor, mapper) = param.consume();
+        let grad = match &mut self.grads {
+            Grads::One(grads) => tensor.grad_remove(grads),
+            Grads::Sum(sum) => {
+                let device = tensor.clone().inner().device();
+                sum.remove(&path).map(|v| Tensor::from_data(TensorData::new(v, tensor.shape()), &device))
+            }
+        };
+        let Some(grad) = grad else {
+            return Param::from_mapped_value(id, tensor, mapper);
+        };
+        let dims = grad.dims();
+        let decay = if self.groups.decays(&path, D) { self.at.decay } else { 0.0 };
+        let at = At { decay, rate: self.at.rate * self.groups.pace(&path), ..self.at };
+        let fresh = || self.rule.memory(&dims).into_iter().map(|(_, n)| vec![0.0; n]).collect();
+        let memory = self.memory.entry(path).or_insert_with(fresh);
+        // Out of the graph and unshared, so that the update writes where the parameter is.
+        let updated = update(tensor.inner(), grad, |param, grad| self.rule.apply(at, param, grad, memory));
+        Param::from_mapped_value(id, Tensor::from_inner(updated).require_grad(), mapper)
+    }
+}
+
+/// `√Σ g²` over all parameters, each summed in chunks of fixed size, in order.
+pub fn global_norm<M: Module>(model: &M, grads: &Gradients) -> f32 {
+    struct Sum<'a>(&'a Gradients, f64);
+    impl ModuleVisitor for Sum<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(grad) = param.val().grad(self.0) {
+                self.1 += grad.into_data().as_slice::<f32>().map(squares).unwrap_or(f64::NAN);
+            }
+        }
+    }
+    let mut sum = Sum(grads, 0.0);
+    model.visit(&mut sum);
+    sum.1.sqrt() as f32
+}
+
+fn squares(v: &[f32]) -> f64 {
+    v.chunks(4096).map(|c| qkv_kernels::simd::dot(c, c) as f64).sum()
+}
+
+/// Every gradient by the path of its parameter.
+fn by_path<M: Module>(model: &M, grads: &Gradients) -> BTreeMap<String, Vec<f32>> {
+    struct Walk<'a> {
+        grads: &'a Gradients,
+        path: Vec<String>,
+        found: BTreeMap<String, Vec<f32>>,
+    }
+    impl ModuleVisitor for Walk<'_> {
+        fn enter_module(&mut self, name: &str, _: &str) {
+            self.path.push(name.to_string());
+        }
+        fn exit_module(&mut self, _: &str, _: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let values = param.val().grad(self.grads).and_then(|g| g.into_data().try_to_vec::<f32>().ok());
+            self.found.extend(values.map(|v| (self.path.join("."), v)));
+        }
+    }
+    let mut walk = Walk { grads, path: vec![], found: BTreeMap::new() };
+    model.visit(&mut walk);
+    walk.found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+    use qkv_nn::{Build, Init, Linear};
+    use qkv_testkit::values;
+
+    fn layer() -> (Linear, Tensor<2>) {
+        let build = Build::new(&Device::flex().autodiff(), 2);
+        let x = build.param("x", [4, 3], Init::Normal { std: 1.0 }).val().detach();
+        (Linear::new(&build, 3, 2, true, Init::Xavier), x)
+    }
+
+    #[test]
+    fn the_first_step_moves_every_weight_by_the_rate() {
+        let (layer, x) = layer();
+        let before = values(layer.weight.val());
+        let grads = layer.forward(x).sum().backward();
+        let settings = Settings { decay: 0.0, ..Settings::default() };
+        let (layer, _) = Optimizer::new(settings).step(layer, grads, 0.1);
+        for (a, b) in values(layer.weight.val()).iter().zip(before) {
+            assert!(((a - b).abs() - 0.1).abs() < 1e-4, "{a} {b}"); // m̂/√v̂ is ±1 at step 1
+        }
+        assert!(layer.weight.val().is_require_grad());
+    }
+
+    #[test]
+    fn clipping_bounds_the_norm_and_reports_it() {
+        let (layer, x) = layer();
+        let (weight, bias) = (layer.weight.val(), layer.bias.as_ref().expect("a bias").val());
+        let grads = (layer.forward(x) * 100.0).sum().backward();
+        let all: Vec<f32> =
+            [values(weight.grad(&grads).expect("reached")), values(bias.grad(&grads).expect("reached"))].concat();
+        let want = all.iter().map(|g| g * g).sum::<f32>().sqrt();
+        let (_, norm) = Optimizer::new(Settings { clip: Some(1.0), ..Settings::default() }).step(layer, grads, 0.1);
+        assert!((norm / want - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn frozen_parameters_stay() {
+        let (layer, x) = layer();
+        let layer = Linear { weight: layer.weight.set_require_grad(false), ..layer };
+        let before = values(layer.weight.val());
+        let grads = layer.forward(x).sum().backward();
+        let mut optimizer = Optimizer::new(Settings::default());
+        let (layer, _) = optimizer.step(layer, grads, 0.1);
+        assert_eq!(values(layer.weight.val()), before);
+        assert_eq!(optimizer.memory.len(), 1);
+    }
+
+    #[test]
+    fn two_micro_steps_add_up() {
+        let (layer, x) = layer();
+        let grads = |scale: f64| (layer.forward(x.clone()) * scale).sum().backward();
+        let whole = Grads::One(grads(1.0));
+        let parts = Grads::One(grads(0.25)).add(&layer, grads(0.75));
+        assert!((whole.norm(&layer) / parts.norm(&layer) - 1.0).abs() < 1e-6);
+        let sgd = || Optimizer::with(Rule::Sgd { momentum: 0.0 }, 0.0, None, Groups::Alike);
+        let a = values(sgd().update(layer.clone(), whole, 0.1, 0.0).weight.val());
+        let b = values(sgd().update(layer.clone(), parts, 0.1, 0.0).weight.val());
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-6), "{a:?} {b:?}");
+    }
+
+    #[test]
+    fn what_is_remembered_comes_back() {
+        for rule in [Rule::AdamW { beta1: 0.9, beta2: 0.99, eps: 1e-8 }, Rule::Adafactor, Rule::Sgd { momentum: 0.9 }] {
+            let (layer, x) = layer();
+            let mut optimizer = Optimizer::with(rule, 0.0, None, Groups::Alike);
+            let grads = layer.forward(x).sum().backward();
+            let (layer, _) = optimizer.step(layer, grads, 0.1);
+            let held: BTreeMap<String, Vec<f32>> = optimizer.memory().map(|(n, v)| (n, v.to_vec())).collect();
+            let shapes: Vec<(String, Vec<usize>)> =
+                qkv_model::count::parameters(&layer).into_iter().map(|p| (p.path, p.shape)).collect();
+            let mut again = Optimizer::with(rule, 0.0, None, Groups::Alike);
+            again.restore(1, &shapes, |name| Ok(held.get(name).cloned())).unwrap();
+            assert_eq!((again.step, &again.memory), (optimizer.step, &optimizer.memory), "{rule:?}");
+            assert!(again.restore(1, &shapes, |_| Ok(Some(vec![0.0]))).is_err());
+        }
+    }
+
+    #[test]
+    fn norms_biases_and_tables_do_not_decay_and_deep_layers_learn_slowly() {
+        let groups = Groups::Customary { layer_rate: 0.5, layers: 2 };
+        assert!(groups.decays("decoder.layers.0.ffn.up.weight", 2) && !groups.decays("tokens.weight", 2));
+        assert!(!groups.decays("decoder.layers.0.norm_self.gain", 1) && Groups::Alike.decays("tokens.weight", 2));
+        let paths =
+            ["head.out.weight", "encoder.layers.1.ffn.up.weight", "encoder.layers.0.ffn.up.bias", "tokens.weight"];
+        assert_eq!(paths.map(|path| groups.pace(path)), [1.0, 0.5, 0.25, 0.125]);
+    }
+}

@@ -1,0 +1,400 @@
+//! From a recipe to everything that a run needs: corpus, tokenizer, objective, batches, network. Whatever cannot be is
+//! said here, before the first step.
+
+use crate::corpus::{Sides, fingerprint};
+use crate::optim::{Groups, Optimizer};
+use crate::recipe::{Goal, Model, Recipe};
+use crate::schedule::Schedule;
+use crate::tokens::Side;
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{Device, Tensor};
+use qkv_base::{Error, Result};
+use qkv_data::batch::{Keep, Policy, Rows, Turn};
+use qkv_data::objective::{
+    Answer, Borders, Denoise, Frame, Labels, Masked, NextToken, Pictures, Seq2Seq, SpanCorruption, Tag, Translate,
+};
+use qkv_data::{Corpus, Example, Loader, Objective, Tokenize};
+use qkv_kernels::Activation;
+use qkv_model::families::{self, Config};
+use qkv_model::spec::{Dropout, Head, Input, Output, Pool, Position, Shape, Spec};
+use qkv_model::{Pretrained, Transformer, presets};
+use qkv_nn::Ffn;
+use qkv_nn::position::Waves;
+use qkv_text::{Kind, Tokenizer, TrainSpec};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Everything that a run needs.
+pub struct Plan {
+    /// the recipe
+    pub recipe: Recipe,
+    /// the corpus
+    pub sides: Sides,
+    /// text to ids; none for pictures
+    pub tokenizer: Option<Tokenizer>,
+    /// classes or tags, where there are any
+    pub labels: Labels,
+    /// what is to be learnt
+    pub objective: Objective,
+    /// batches to learn from
+    pub train: Loader,
+    /// batches to validate by
+    pub valid: Loader,
+    /// the network and its configuration
+    pub pretrained: Pretrained,
+    /// a hash of what is learnt from
+    pub fingerprint: String,
+}
+
+impl Plan {
+    /// Makes everything ready. A tokenizer in `kept` (of a run that is resumed) is taken instead of a new one.
+    pub fn new(recipe: &Recipe, kept: Option<&Path>) -> Result<Self> {
+        let sides = Sides::open(&recipe.data, recipe.train.seed)?;
+        let from = Some(Path::new(&recipe.model.from)).filter(|p| !p.as_os_str().is_empty());
+        let tokenizer = match recipe.data.objective {
+            Goal::Image => None,
+            _ => Some(tokenizer(recipe, &sides, kept, from)?),
+        };
+        let labels = match recipe.data.objective {
+            Goal::Classify | Goal::Tag | Goal::Image if !sides.labels.is_empty() => Labels::new(sides.labels.clone()),
+            Goal::Classify | Goal::Tag | Goal::Image => Labels::from_examples(&*sides.train)?,
+            _ => Labels::default(),
+        };
+        let device = Device::flex().autodiff();
+        let mut pretrained = match from {
+            Some(from) => load(from, recipe, &labels, &device)?,
+            None => begin(recipe, &sides, tokenizer.as_ref(), &labels, &device)?,
+        };
+        if recipe.lora.rank > 0 {
+            let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();
+            let lora = &recipe.lora;
+            let model = pretrained.model.with_lora(&targets, lora.rank, lora.alpha, recipe.train.seed)?;
+            // A new head has nothing to be adapted from: it learns whole.
+            pretrained.model = thaw(model, &pretrained.report.fresh);
+        }
+        pretrained.model = freeze(pretrained.model, &recipe.model.freeze)?;
+        let family = pretrained.sheet.name;
+        let channels = match pretrained.spec().input {
+            Input::Patches { channels, .. } => channels,
+            Input::Tokens { .. } => 0,
+        };
+        let asked = Asked { goal: recipe.data.objective, length: recipe.data.length, prefix: &recipe.data.prefix };
+        let objective = asked.objective(family, tokenizer.as_ref(), &labels, channels)?;
+        let policy = policy(recipe);
+        let seed = recipe.train.seed;
+        let train = Loader::new(sides.train.clone(), objective.clone(), policy, seed)?;
+        let straight = Policy { turn: Turn::Straight, ..policy };
+        let valid = Loader::new(sides.valid.clone(), objective.clone(), straight, seed)?;
+        let fingerprint = fingerprint(&*sides.train)?;
+        Ok(Self { recipe: recipe.clone(), sides, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
+    }
+
+    /// The learning rate of every step.
+    pub fn schedule(&self) -> Schedule {
+        let Recipe { train, optim, schedule, .. } = &self.recipe;
+        Schedule {
+            curve: schedule.curve,
+            rate: optim.rate,
+            warmup: schedule.warmup,
+            floor: schedule.floor,
+            steps: train.steps,
+            width: self.pretrained.spec().width,
+        }
+    }
+
+    /// A new optimiser.
+    pub fn optimizer(&self) -> Result<Optimizer> {
+        let optim = &self.recipe.optim;
+        let spec = self.pretrained.spec();
+        let layers = spec.decoder().or(spec.encoder()).map_or(0, |s| s.layers);
+        let groups = Groups::Customary { layer_rate: optim.layer_rate, layers };
+        Ok(Optimizer::with(self.recipe.rule()?, optim.decay, (optim.clip > 0.0).then_some(optim.clip), groups))
+    }
+}
+
+fn policy(recipe: &Recipe) -> Policy {
+    let rows = match recipe.train.tokens {
+        0 => Rows::Fixed(recipe.train.rows),
+        tokens => Rows::Tokens(tokens),
+    };
+    // Rows of one length need no looking for their like.
+    let window = if recipe.data.objective == Goal::NextToken { 1 } else { 4096 };
+    Policy { rows, turn: Turn::Shuffled { window }, keep: Keep::Tokens, ahead: 0, ..Policy::default() }
+}
+
+fn tokenizer(recipe: &Recipe, sides: &Sides, kept: Option<&Path>, from: Option<&Path>) -> Result<Tokenizer> {
+    let there = Some(Path::new(&recipe.tokenizer.path)).filter(|p| !p.as_os_str().is_empty());
+    if let Some(path) = kept.or(there).or(from) {
+        return Tokenizer::load(path);
+    }
+    let kind = match recipe.tokenizer.kind.as_str() {
+        "unigram" => Kind::Unigram,
+        "bpe" => Kind::Bpe,
+        "wordpiece" => Kind::WordPiece,
+        "char" => Kind::Char,
+        other => {
+            let names = ["unigram", "bpe", "wordpiece", "char"];
+            let near = qkv_base::nearest(other, names).unwrap_or_default();
+            let hint = format!("did you mean `{near}`? there are {}", names.join(", "));
+            return Err(Error::new("tokenizer.kind", format!("there is no kind `{other}`"), hint));
+        }
+    };
+    use qkv_text::Shape as S;
+    let (shape, special) = match recipe.model.family.as_str() {
+        "gpt2" => (S::Gpt2, vec![]),
+        "llama" => (S::Llama, vec![]),
+        "bert" | "distilbert" => (S::Bert, vec![]),
+        "t5" => (S::T5 { sentinels: 32 }, vec![]),
+        "bart" | "roberta" => (S::Plain, vec!["<s>", "<pad>", "</s>", "<unk>", "<mask>"]),
+        _ => (S::Marian, vec![]),
+    };
+    let special = special.into_iter().map(String::from).collect();
+    let base = TrainSpec::new(kind);
+    // Some tens of thousands of lines know every word that is worth a piece.
+    let spec = TrainSpec { shape, special, vocab_size: recipe.tokenizer.vocab, sample: Some(30_000), ..base };
+    let lines = (&*sides.train as &dyn Corpus).examples().filter_map(Result::ok).flat_map(lines_of);
+    Ok(qkv_text::train(lines, &spec, &mut |_| {})?.tokenizer)
+}
+
+/// The lines that a tokenizer learns from. A long document gives its own lines, with their ends.
+fn lines_of(example: Example) -> Vec<String> {
+    match example {
+        Example::Pair { source, target } => vec![source, target],
+        Example::LabelledPair { first, second, .. } => vec![first, second],
+        Example::Question { context, question, .. } => vec![context, question],
+        Example::Text(text) if text.len() > 10_000 => text.split_inclusive('\n').map(String::from).collect(),
+        other => vec![other.text().into_owned()],
+    }
+}
+
+fn missing(what: &str, family: &str) -> Error {
+    Error::new("data.objective", format!("{what}, which a {family} network does not do"), "choose another model.family")
+}
+
+/// What is asked of a network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) goal: Goal,
+    pub(crate) length: usize,
+    pub(crate) prefix: &'a str,
+}
+
+impl Asked<'_> {
+    /// The objective, in the frame of the family.
+    pub(crate) fn objective(
+        self,
+        family: &str,
+        tokenizer: Option<&Tokenizer>,
+        labels: &Labels,
+        channels: usize,
+    ) -> Result<Objective> {
+        let Self { goal, length, prefix } = self;
+        let Some(tokenizer) = tokenizer else {
+            return Ok(Objective::Pictures(Pictures::vit(labels.clone(), channels)));
+        };
+        let source: Arc<dyn Tokenize> = Arc::new(Side::source(tokenizer));
+        let target: Arc<dyn Tokenize> = Arc::new(Side::target(tokenizer));
+        let frame = || match family {
+            "roberta" | "bart" => Frame::roberta(&*source),
+            "t5" | "marian" | "gpt2" | "llama" => Frame::ended(&*source),
+            _ => Frame::bert(&*source),
+        };
+        let pair = || match family {
+            "bart" => Seq2Seq::bart(&*source),
+            "marian" | "t5" => Seq2Seq::t5(&*source, &*target),
+            _ => Err(missing("writes one text from another", family)),
+        };
+        let tokens = source.clone();
+        Ok(match goal {
+            Goal::NextToken => {
+                let mut next = NextToken::new(tokens, length, Some(Borders::Open))?;
+                next.begin = tokenizer.special().bos.filter(|_| family == "llama");
+                Objective::NextToken(next)
+            }
+            Goal::Masked => Objective::Masked(Masked::bert(tokens, frame()?, length)?),
+            Goal::SpanCorruption => Objective::SpanCorruption(SpanCorruption::t5(tokens, pair()?, length)?),
+            Goal::Denoise => Objective::Denoise(Denoise::bart(tokens, pair()?, length)?),
+            Goal::Translate => Objective::Translate(Translate {
+                source: tokens,
+                target: target.clone(),
+                family: pair()?,
+                prefix: prefix.to_string(),
+                source_length: length,
+                target_length: length,
+            }),
+            Goal::Classify => Objective::classify(tokens, frame()?, labels.clone(), length),
+            Goal::Tag => Objective::Tag(Tag { tokenizer: tokens, frame: frame()?, labels: labels.clone(), length }),
+            Goal::Answer => Objective::Answer(Answer::new(tokens, frame()?, length)),
+            Goal::Image => return Err(missing("looks at pictures", family)),
+        })
+    }
+}
+
+/// A network drawn by chance.
+fn begin(
+    recipe: &Recipe,
+    sides: &Sides,
+    tokenizer: Option<&Tokenizer>,
+    labels: &Labels,
+    device: &Device,
+) -> Result<Pretrained> {
+    let sheet = families::named(&recipe.model.family)?;
+    let special = tokenizer.map(Tokenizer::special).unwrap_or_default();
+    let spec = spec(recipe, sheet.name, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, sides)?;
+    let mut known = Config::new(sheet.name);
+    let pairs = [("bos_token_id", special.bos), ("eos_token_id", special.eos), ("pad_token_id", special.pad)];
+    for (key, id) in pairs {
+        if let Some(id) = id {
+            known.set(key, id);
+        }
+    }
+    let start = if sheet.name == "bart" { special.eos } else { special.pad };
+    if let (Some(start), Some(eos), true) = (start, special.eos, spec.encoder().is_some() && spec.decoder().is_some()) {
+        known.set("decoder_start_token_id", start);
+        known.set("forced_eos_token_id", eos);
+    }
+    if !labels.is_empty() {
+        known.set_labels(labels.names());
+    }
+    Pretrained::new(sheet, &spec, Some(&known), recipe.train.seed, device)
+}
+
+fn spec(recipe: &Recipe, family: &str, vocab: usize, pad: Option<u32>, labels: &Labels, sides: &Sides) -> Result<Spec> {
+    let Model { width, layers, heads, kv_heads, dropout, patch, .. } = recipe.model;
+    let inner = if recipe.model.inner == 0 { 4 * width } else { recipe.model.inner };
+    let max = recipe.data.length;
+    let everywhere = Dropout { attention: dropout, ..Dropout::residual(dropout) };
+    let mut spec = match family {
+        "marian" => Spec {
+            position: Position::Sinusoidal { max: max.max(512), waves: Waves::Halves },
+            head: Head::Language { output: Output::Tied, bias: true },
+            dropout: Dropout::residual(dropout),
+            ..presets::paper(vocab, width, layers, heads, inner)
+        },
+        "bart" => {
+            Spec { dropout: Dropout::residual(dropout), ..presets::bart(vocab, width, layers, heads, inner, max) }
+        }
+        "t5" => Spec {
+            dropout: Dropout { inner: dropout, ..everywhere },
+            ..presets::t5(vocab, width, layers, heads, inner)
+        },
+        "gpt2" => Spec { dropout: everywhere, ..presets::gpt2(vocab, width, layers, heads, max) },
+        "llama" => {
+            let kv = if kv_heads == 0 { heads } else { kv_heads };
+            presets::llama(vocab, width, layers, heads, kv, inner, max)
+        }
+        "bert" => Spec { dropout: everywhere, ..presets::bert(vocab, width, layers, heads, max) },
+        "vit" => {
+            let (image, channels) = picture(sides)?;
+            let spec = presets::vit(image, patch, width, layers, heads, labels.len());
+            // A ViT's classifier has no dropout of its own.
+            let dropout = Dropout { head: 0.0, ..everywhere };
+            Spec { input: Input::Patches { image, patch, channels }, dropout, ..spec }
+        }
+        other => {
+            let known = "there are marian, gpt2, llama, bert, t5, bart and vit";
+            return Err(Error::new("model.family", format!("training `{other}` from scratch is not offered"), known));
+        }
+    };
+    if let Input::Tokens { pad: place, .. } = &mut spec.input
+        && !matches!(family, "gpt2")
+    {
+        *place = pad;
+    }
+    if let (Shape::Encoder(stack), true) = (&mut spec.shape, recipe.model.inner > 0)
+        && let Ffn::Dense { inner: held, .. } = &mut stack.ffn
+    {
+        *held = inner;
+    }
+    if let Some(head) = head(recipe.data.objective, family, labels) {
+        spec.head = head;
+    }
+    spec.check()?;
+    Ok(spec)
+}
+
+/// The head that an objective asks for, where the family's own will not do.
+fn head(goal: Goal, family: &str, labels: &Labels) -> Option<Head> {
+    let labels = labels.len();
+    let pool = if matches!(family, "vit") { Pool::First } else { Pool::Dense(Activation::Tanh) };
+    match goal {
+        Goal::Classify => Some(Head::Classify { labels, pool }),
+        Goal::Image => Some(Head::Classify { labels, pool: Pool::First }),
+        Goal::Tag => Some(Head::Tag { labels }),
+        Goal::Answer => Some(Head::Span),
+        _ => None,
+    }
+}
+
+fn picture(sides: &Sides) -> Result<(usize, usize)> {
+    match sides.train.get(0)? {
+        Example::Image { width, height, channels, .. } if width == height => Ok((width, channels)),
+        Example::Image { width, height, .. } => {
+            let what = format!("pictures of {width} × {height} are not square");
+            Err(Error::new("data.corpus", what, "bring them to one square size"))
+        }
+        _ => Err(Error::new("model.family", "a vit reads pictures, but the corpus is text", "choose another family")),
+    }
+}
+
+/// A checkpoint, with a new head where the objective asks for one.
+fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
+    Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
+        let family = config.word("model_type")?.unwrap_or_default().to_string();
+        let goal = recipe.data.objective;
+        if let Some(head) = head(goal, &family, labels) {
+            let same = config.labels()?.is_some_and(|known| known == labels.names());
+            if spec.head != head || !same {
+                spec.head = head;
+                if !labels.is_empty() {
+                    config.set_labels(labels.names());
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Parameters whose path starts with one of `paths` do not learn; a path that nothing starts with is refused.
+fn freeze(model: Transformer, paths: &[String]) -> Result<Transformer> {
+    let all: Vec<String> = qkv_model::count::parameters(&model).into_iter().map(|p| p.path).collect();
+    if let Some(lost) = paths.iter().find(|path| !all.iter().any(|p| p.starts_with(path.as_str()))) {
+        let near = qkv_base::nearest(lost, all.iter().map(String::as_str)).unwrap_or_default();
+        let what = format!("no parameter's path starts with `{lost}`");
+        return Err(Error::new("model.freeze", what, format!("did you mean `{near}`?")));
+    }
+    let frozen = |path: &str| paths.iter().any(|p| path.starts_with(p.as_str()));
+    Ok(if paths.is_empty() {
+        model
+    } else {
+        model.map(&mut Learning { path: vec![], decide: |p: &str| frozen(p).then_some(false) })
+    })
+}
+
+/// These parameters learn.
+fn thaw(model: Transformer, paths: &[String]) -> Transformer {
+    model.map(&mut Learning { path: vec![], decide: |path: &str| paths.iter().any(|p| p == path).then_some(true) })
+}
+
+/// Decides by path which parameters learn.
+struct Learning<F> {
+    path: Vec<String>,
+    decide: F,
+}
+
+impl<F: Fn(&str) -> Option<bool>> ModuleMapper for Learning<F> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        match (self.decide)(&self.path.join(".")) {
+            Some(learns) => param.set_require_grad(learns),
+            None => param,
+        }
+    }
+}

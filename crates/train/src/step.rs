@@ -1,0 +1,157 @@
+//! One step: every micro-batch forward, one weighted cross-entropy, backward; then clip and update.
+//!
+//! `loss = Σ wᵢ·ℓᵢ / Σ wᵢ` over all micro-batches of the step, so that a batch cut into parts teaches what it would whole.
+
+use crate::optim::{Grads, Optimizer};
+use crate::reach::refuse_unreached;
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use qkv_base::{Error, Result};
+use qkv_data::Batch;
+use qkv_data::objective::Aim;
+use qkv_kernels::{CrossEntropy, Ids, Positions, Reduce, cross_entropy};
+use qkv_model::{CausalLm, Encoder, Seq2Seq, Tokens, Transformer};
+use qkv_nn::Cx;
+
+/// What one step is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// names the dropout, together with the step
+    pub seed: u64,
+    /// which step, from 1
+    pub step: u64,
+    /// the learning rate
+    pub rate: f32,
+    /// the share of each target that is spread over all classes
+    pub smoothing: f32,
+}
+
+/// What one step did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// the loss before the update
+    pub loss: f32,
+    /// the norm of all gradients before clipping
+    pub norm: f32,
+    /// tokens that were read, padding not counted
+    pub tokens: usize,
+    /// the first parameter with a bad gradient: then nothing was updated
+    pub bad: Option<String>,
+}
+
+/// Learns from the micro-batches of one step. A loss or a norm that is not finite changes nothing and is reported.
+pub fn learn(
+    model: Transformer,
+    optimizer: &mut Optimizer,
+    batches: &[Batch],
+    ask: Ask,
+) -> Result<(Transformer, Done)> {
+    let over: f64 = batches.iter().flat_map(|b| &b.weights).map(|w| *w as f64).sum();
+    if over == 0.0 {
+        let hint = "the examples are empty or longer than the model reads; look at `qkv data check`";
+        return Err(Error::new(format!("step {}", ask.step), "no target counts", hint));
+    }
+    let (mut loss, mut grads) = (0.0, None);
+    for (i, batch) in batches.iter().enumerate() {
+        // Each micro-batch has a dropout of its own.
+        let mut cx = Cx::train(ask.seed, ask.step * batches.len() as u64 + i as u64);
+        let part = loss_of(&model, batch, ask.smoothing, Reduce::Over(over as f32), &mut cx)?;
+        loss += part.clone().into_scalar::<f32>();
+        let more = part.backward();
+        if ask.step == 1 && i == 0 {
+            refuse_unreached(&model, &more).map_err(|e| Error::new("gradients", e.to_string(), e.hint()))?;
+        }
+        grads = Some(match grads {
+            None => Grads::One(more),
+            Some(grads) => Grads::add(grads, &model, more),
+        });
+    }
+    let Some(grads) = grads else {
+        return Err(Error::new("step", "there is no batch", "give at least one"));
+    };
+    let norm = grads.norm(&model);
+    let tokens = batches.iter().map(|b| b.lengths.iter().chain(&b.memory_lengths).sum::<usize>()).sum();
+    if !(loss.is_finite() && norm.is_finite()) {
+        let bad = grads.first_bad(&model).unwrap_or_else(|| "the loss".into());
+        return Ok((model, Done { loss, norm, tokens, bad: Some(bad) }));
+    }
+    let model = optimizer.update(model, grads, ask.rate, norm);
+    Ok((model, Done { loss, norm, tokens, bad: None }))
+}
+
+/// The loss of a batch as a tensor of one element.
+pub fn loss_of(model: &Transformer, batch: &Batch, smoothing: f32, reduce: Reduce, cx: &mut Cx) -> Result<Tensor<1>> {
+    let logits = logits(model, batch, cx)?;
+    let (targets, weights) = (batch.targets.clone().into(), Some(batch.weights.clone().into()));
+    Ok(cross_entropy(logits, &CrossEntropy { targets, weights, smoothing, reduce }))
+}
+
+/// The mean loss of batches, each target counted once, without dropout or smoothing; and how many targets there were.
+pub fn mean_loss(model: &Transformer, batches: impl IntoIterator<Item = Result<Batch>>) -> Result<(f64, u64)> {
+    let model = model.valid();
+    let (mut sum, mut over) = (0.0, 0.0);
+    for batch in batches {
+        let batch = batch?;
+        let weights: f64 = batch.weights.iter().map(|w| *w as f64).sum();
+        if weights > 0.0 {
+            let mean = loss_of(&model, &batch, 0.0, Reduce::Mean, &mut Cx::eval())?.into_scalar::<f32>();
+            (sum, over) = (sum + mean as f64 * weights, over + weights);
+        }
+    }
+    if over == 0.0 {
+        return Err(Error::new("validation", "no target counts", "give examples that fit the model"));
+    }
+    Ok((sum / over, over as u64))
+}
+
+/// A row of scores for each target of the batch, `[N, V]`.
+pub fn logits(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<2>> {
+    let answer = if !batch.pixels.is_empty() {
+        model.answer_image(pixels(model, batch), cx)?
+    } else if batch.memory_length > 0 {
+        let memory =
+            model.encode(&padded(&batch.memory, batch.rows, &batch.memory_lengths, batch.memory_mask()), cx)?;
+        // Padding stands after the text and is no target: a writer never sees it.
+        model.decode(&Tokens::new(Ids::new(batch.ids.clone(), batch.rows)), &memory, cx)?
+    } else if model.decoder.is_some() {
+        write(model, batch, cx)?
+    } else {
+        let mut tokens = padded(&batch.ids, batch.rows, &batch.lengths, batch.mask());
+        if !batch.kinds.is_empty() {
+            tokens = tokens.with_kinds(Ids::new(batch.kinds.clone(), batch.rows));
+        }
+        model.answer(&tokens, cx)?
+    };
+    let answer = if batch.aim == Aim::Span { answer.swap_dims(1, 2) } else { answer }; // [B,T,2] → [B,2,T]
+    let [b, n, v] = answer.dims();
+    Ok(answer.reshape([b * n, v]))
+}
+
+/// A decoder alone: packed documents do not see each other, a prefix is seen both ways.
+fn write(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<3>> {
+    let mut tokens = Tokens::new(Ids::new(batch.ids.clone(), batch.rows));
+    if batch.prefixes.iter().any(|n| *n > 0) {
+        tokens = tokens.with_prefix(batch.prefixes.clone());
+    }
+    if batch.documents.is_empty() {
+        return model.logits(&tokens, cx);
+    }
+    let before =
+        std::mem::replace(&mut cx.positions, Positions::Each(batch.positions.iter().map(|p| *p as usize).collect()));
+    let logits = model.logits(&tokens.with_documents(batch.documents.clone()), cx);
+    cx.positions = before;
+    logits
+}
+
+/// Tokens with their padding, where there is any.
+fn padded(ids: &[u32], rows: usize, lengths: &[usize], mask: Vec<bool>) -> Tokens {
+    let tokens = Tokens::new(Ids::new(ids.to_vec(), rows));
+    let width = ids.len() / rows.max(1);
+    if lengths.iter().all(|n| *n == width) { tokens } else { tokens.with_padding(mask) }
+}
+
+fn pixels(model: &Transformer, batch: &Batch) -> Tensor<4> {
+    let [c, h, w] = batch.picture;
+    let device = model.devices().first().cloned().unwrap_or_else(Device::flex);
+    Tensor::from_data(TensorData::new(batch.pixels.clone(), [batch.rows, c, h, w]), &device)
+}

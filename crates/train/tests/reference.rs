@@ -1,0 +1,98 @@
+//! Five steps of AdamW on every reference checkpoint, through the training step itself: the losses are those that
+//! Hugging Face transformers and PyTorch print.
+
+use burn::tensor::Device;
+use qkv_data::Batch;
+use qkv_data::objective::{Aim, IGNORED};
+use qkv_model::Pretrained;
+use qkv_train::step::{Ask, learn};
+use qkv_train::{Optimizer, Settings};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn checkpoints() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny");
+    let mut found: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    found.retain(|d| d.join("reference.json").is_file());
+    found.sort();
+    found
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(all) => all.iter().flat_map(numbers).collect(),
+        other => vec![other.as_f64().expect("a number")],
+    }
+}
+
+fn rows(value: &Value) -> usize {
+    value.as_array().map_or(0, Vec::len)
+}
+
+/// What the reference was given, as the loader would have made it.
+fn batch(it: &Pretrained, reference: &Value) -> Batch {
+    let (inputs, labels) = (&reference["inputs"], &reference["labels"]);
+    let ids = |key: &str| numbers(&inputs[key]).into_iter().map(|v| v as u32).collect::<Vec<u32>>();
+    let lengths = |key: &str| -> Vec<usize> {
+        inputs[key].as_array().unwrap().iter().map(|row| numbers(row).iter().sum::<f64>() as usize).collect()
+    };
+    let mut batch = Batch::default();
+    let mut targets: Vec<i64> = numbers(&labels["labels"]).into_iter().map(|v| v as i64).collect();
+    if inputs.get("pixel_values").is_some() {
+        let shape = &inputs["pixel_values"];
+        batch.rows = rows(shape);
+        batch.picture = [rows(&shape[0]), rows(&shape[0][0]), rows(&shape[0][0][0])];
+        batch.pixels = numbers(shape).into_iter().map(|v| v as f32).collect();
+        batch.aim = Aim::Class;
+    } else if inputs.get("decoder_input_ids").is_some() {
+        (batch.rows, batch.ids) = (rows(&inputs["input_ids"]), ids("decoder_input_ids"));
+        batch.length = batch.ids.len() / batch.rows;
+        batch.lengths = vec![batch.length; batch.rows];
+        batch.memory = ids("input_ids");
+        batch.memory_length = batch.memory.len() / batch.rows;
+        batch.memory_lengths = lengths("attention_mask");
+    } else {
+        (batch.rows, batch.ids) = (rows(&inputs["input_ids"]), ids("input_ids"));
+        batch.length = batch.ids.len() / batch.rows;
+        batch.lengths = lengths("attention_mask");
+        if inputs.get("token_type_ids").is_some() {
+            batch.kinds = ids("token_type_ids");
+        }
+        if it.spec().decoder().is_some() {
+            // transformers shifts inside the model; our objectives do it before.
+            targets = targets.chunks(batch.length).flat_map(|row| [&row[1..], &[IGNORED]].concat()).collect();
+        }
+        if labels.get("start_positions").is_some() {
+            let side = |key: &str| numbers(&labels[key]).into_iter().map(|v| v as i64);
+            targets = side("start_positions").zip(side("end_positions")).flat_map(|(a, b)| [a, b]).collect();
+            batch.aim = Aim::Span;
+        } else if targets.len() == batch.rows {
+            batch.aim = Aim::Class;
+        }
+    }
+    batch.weights = targets.iter().map(|t| if *t == IGNORED { 0.0 } else { 1.0 }).collect();
+    batch.targets = targets;
+    batch
+}
+
+#[test]
+fn five_losses_of_every_family() {
+    let mut seen = 0;
+    for dir in checkpoints() {
+        let name = dir.file_name().unwrap().to_string_lossy().to_string();
+        let reference: Value = serde_json::from_slice(&std::fs::read(dir.join("reference.json")).unwrap()).unwrap();
+        let it = Pretrained::load(&dir, &Device::flex().autodiff()).unwrap();
+        let batch = batch(&it, &reference);
+        let settings = Settings { beta1: 0.9, beta2: 0.98, eps: 1e-8, decay: 0.01, clip: None };
+        let (mut model, mut optimizer) = (it.model, Optimizer::new(settings));
+        for (step, want) in (1..).zip(numbers(&reference["train"]["losses"])) {
+            let ask = Ask { seed: 0, step, rate: 1e-3, smoothing: 0.0 };
+            let (next, done) = learn(model, &mut optimizer, std::slice::from_ref(&batch), ask).unwrap();
+            let allowed = if step == 1 { 1e-5 * want } else { 1e-4 };
+            assert!((done.loss as f64 - want).abs() <= allowed, "{name}: step {step}: {} for {want}", done.loss);
+            model = next;
+            seen += 1;
+        }
+    }
+    assert!(seen >= 14 * 5, "{seen}");
+}
