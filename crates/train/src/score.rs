@@ -170,9 +170,9 @@ impl Judge<'_> {
                 for item in &items {
                     let sample = match item {
                         Prepared::Ready(sample) => sample.clone(),
-                        raw => self.objective.sample(raw, key.child(i as u64))?,
+                        raw => Box::new(self.objective.sample(raw, key.child(i as u64))?),
                     };
-                    ready.push(Ready { example: i, sample });
+                    ready.push(Ready { example: i, sample: *sample });
                 }
             }
         }
