@@ -21,6 +21,7 @@ fn checkpoints() -> Vec<PathBuf> {
 fn numbers(value: &Value) -> Vec<f64> {
     match value {
         Value::Array(all) => all.iter().flat_map(numbers).collect(),
+        Value::Null => vec![],
         other => vec![other.as_f64().expect("a number")],
     }
 }
