@@ -3,10 +3,11 @@
 //! Each token reads every weight once, so that with one row the limit is bytes of weights / bandwidth. The bandwidth is
 //! measured beside it, by reading a gigabyte on the same threads.
 
-use super::{Subject, median, on_threads, random_ids, reports};
+use super::{Subject, median, random_ids, reports};
 use crate::fail::Fail;
 use qkv_decode::{Ask, Chain, Engine, Pick, search::sample};
 use qkv_model::{CausalLm, count, presets};
+use qkv_train::on_threads;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::path::PathBuf;

@@ -1,10 +1,11 @@
 //! `qkv bench encode`: a batch of sentences through an encoder.
 
-use super::{Subject, median, not_zero, on_threads, random_ids, reports};
+use super::{Subject, median, not_zero, random_ids, reports};
 use crate::fail::Fail;
 use qkv_decode::engine::batch;
 use qkv_model::{CausalLm, Encoder, count, presets};
 use qkv_nn::Cx;
+use qkv_train::on_threads;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;

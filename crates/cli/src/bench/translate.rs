@@ -1,9 +1,10 @@
 //! `qkv bench translate`: a batch of sources through a translation model, by beam search.
 
-use super::{Subject, median, not_zero, on_threads, random_ids, reports};
+use super::{Subject, median, not_zero, random_ids, reports};
 use crate::fail::Fail;
 use qkv_decode::{Ask, Chain, Engine, Pick, search};
 use qkv_model::{CausalLm, count, presets};
+use qkv_train::on_threads;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
