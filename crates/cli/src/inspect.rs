@@ -37,9 +37,9 @@ pub(crate) struct Args {
     /// Tokens of a sequence, for cache and arithmetic; left out, 512 or as many as the network can read
     #[arg(long, value_name = "N")]
     length: Option<usize>,
-    /// How many levels of the tree are shown
-    #[arg(long, value_name = "D", default_value_t = 2)]
-    depth: usize,
+    /// How many levels of the tree are shown; left out, 2
+    #[arg(long, value_name = "D")]
+    depth: Option<usize>,
     /// Every tensor of the file with its shape and type
     #[arg(long, requires = "path")]
     tensors: bool,
@@ -52,13 +52,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    if args.depth == 0 {
+    if args.depth == Some(0) {
         return Err(Fail::usage("--depth must not be 0", "use 1 or more"));
     }
     let one = match (&args.path, &args.preset) {
         (Some(path), _) => path.display().to_string(),
         (None, Some(name)) => name.clone(),
-        (None, None) if args.length.is_some() || args.diff.is_some() => {
+        (None, None) if args.length.is_some() || args.depth.is_some() || args.diff.is_some() => {
             return Err(Fail::usage("nothing to look at was named", "give a path, or --preset NAME"));
         }
         (None, None) => return list(args.json),
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let preset = preset(&one)?;
     let spec = preset.spec();
     let length = length(args.length, preset.name, &spec)?;
-    let report = Report::of(preset.name, preset.about, &spec, length, args.depth)?;
+    let report = Report::of(preset.name, preset.about, &spec, length, args.depth.unwrap_or(2))?;
     say(if args.json { json(&report)? } else { report.page() })
 }
 

@@ -94,7 +94,7 @@ fn plain(table: Tensor<2>, ids: &Ids) -> Tensor<3> {
     let y = table.select(0, index);
     let Some(fixed) = ids.fixed else { return y.reshape([b, t, c]) };
     let learns: Vec<f32> = ids.as_slice().iter().map(|&id| if id == fixed { 0.0 } else { 1.0 }).collect();
-    let learns = Tensor::<2>::from_data(TensorData::new(learns, [b * t, 1]), &y.device());
+    let learns = Tensor::<2>::from_data(TensorData::new(learns, [b * t, 1]), &y.device()).cast(y.dtype());
     let fixed = y.clone().detach() * (learns.clone() * -1.0 + 1.0);
     (y * learns + fixed).reshape([b, t, c])
 }

@@ -188,6 +188,7 @@ pub fn vit(image: usize, patch: usize, width: usize, layers: usize, heads: usize
         input: Input::Patches { image, patch, channels: 3 },
         wiring: Wiring::Pre,
         head: Head::Classify { labels, pool: Pool::First },
+        dropout: Dropout { attention: 0.1, head: 0.0, ..Dropout::residual(0.1) },
         ..bert(1, width, layers, heads, max)
     }
 }

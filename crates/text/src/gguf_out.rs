@@ -119,7 +119,7 @@ mod tests {
             assert_eq!(ids(&back), ids(&tokenizer), "{}", tokenizer.model_name());
         }
         let unigram =
-            train(lines, &TrainSpec { vocab_size: 60, ..TrainSpec::new(Kind::Unigram) }, &mut |_| {}).unwrap();
+            train(lines, &TrainSpec { vocab_size: 200, ..TrainSpec::new(Kind::Unigram) }, &mut |_| {}).unwrap();
         assert!(GgufVocab::of(&unigram.tokenizer, "t").unwrap_err().what.contains("Unigram"));
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn run(path: &Path, args: &Args) -> Result<(), Fail> {
             shown.family = Some(sheet.name);
             shown.architecture = config.architecture().map(str::to_string);
             let about = shown.architecture.clone().unwrap_or_else(|| sheet.name.to_string());
-            shown.network = Some(Report::of(&shown.path, &about, &spec, length, args.depth)?);
+            shown.network = Some(Report::of(&shown.path, &about, &spec, length, args.depth.unwrap_or(2))?);
         }
         Err(fail) => shown.trouble = Some(fail.message().to_string()),
     }

@@ -106,7 +106,7 @@ fn rotary(config: &Config, stack: &Stack, width: usize) -> Result<Position> {
         HeadWidth::Of(dim) => dim,
         HeadWidth::Share => width / stack.heads.max(1),
     };
-    let features = (part != 1.0).then(|| (part * dim as f64) as usize);
+    let features = (part != 1.0).then_some((part * dim as f64) as usize);
     Ok(Position::Rotary { max, theta, features, scaling: scaling(&inside, max)?, pairing: Pairing::Halves })
 }
 
