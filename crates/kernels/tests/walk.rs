@@ -38,6 +38,10 @@ fn the_twin_has_the_right_gradient() {
         if !case.differentiable || case.sizes.iter().sum::<usize>() > 2000 || case.spread > 10.0 {
             return;
         }
+        // A gradient that is held back on purpose is not the derivative; that both ways hold it back is told below.
+        if case.label == "one row is fixed" {
+            return;
+        }
         let x: Vec<Vec<f64>> = x.iter().map(|x| x.iter().map(|v| *v as f64).collect()).collect();
         if let Err(why) = gradcheck(&|x| plain(|| (case.run)(x)), &x, direction) {
             panic!("{name}, {}: {why}", case.label);
