@@ -289,7 +289,7 @@ impl Show {
     /// Puts lines above the picture. A closed stderr is no reason to stop learning.
     fn line(&mut self, line: &str) {
         let mut err = std::io::stderr().lock();
-        let _ = write!(err, "{}{line}\n", self.wipe());
+        let _ = writeln!(err, "{}{line}", self.wipe());
     }
 
     /// What takes the picture off the screen.

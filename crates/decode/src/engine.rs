@@ -71,6 +71,8 @@ pub struct Engine<'m> {
     prompt: Vec<f32>,
 }
 
+// One of it for each engine: a box would save nothing.
+#[allow(clippy::large_enum_variant)]
 enum Net<'m> {
     Causal(&'m dyn CausalLm),
     Pair { model: &'m dyn Seq2Seq, memory: Memory },
@@ -327,7 +329,7 @@ mod tests {
             let more = [[21u32, 22], [23, 24], [25, 26]];
             let mut all = Engine::causal(&model, &prompts, 2).unwrap();
             let mut each: Vec<Engine> =
-                prompts.iter().map(|p| Engine::causal(&model, &[p.clone()], 2).unwrap()).collect();
+                prompts.iter().map(|p| Engine::causal(&model, std::slice::from_ref(p), 2).unwrap()).collect();
             for step in 0..3 {
                 (0..3).for_each(|i| near(all.logits(i), each[i].logits(0)));
                 if step < 2 {
@@ -342,7 +344,7 @@ mod tests {
     #[test]
     fn cached_logits_are_those_of_the_whole_text() {
         let model = model("tiny-llama");
-        let text = vec![5, 6, 7, 8, 9, 10];
+        let text = [5, 6, 7, 8, 9, 10];
         let mut engine = Engine::causal(&model, &[text[..3].to_vec()], 3).unwrap();
         for n in 3..6 {
             engine.say(&[text[n]]).unwrap();

@@ -106,7 +106,8 @@ fn task_type(it: &Pretrained) -> Value {
 
 /// A and B of a slot whose layers have adapters, as one of rank `Σ r`.
 fn stacked(slot: &Slot, values: &Values, shapes: &BTreeMap<String, Vec<usize>>) -> Option<(Vec<f32>, Vec<f32>, usize)> {
-    let parts: Vec<(usize, Option<(Vec<f32>, Vec<f32>, usize)>)> = slot
+    type Pair = (Vec<f32>, Vec<f32>, usize);
+    let parts: Vec<(usize, Option<Pair>)> = slot
         .ours()
         .filter_map(|p| {
             let layer = p.path.strip_suffix(".weight")?;

@@ -246,7 +246,7 @@ pub fn judge<'a>(plan: &'a Plan, model: &'a Transformer) -> Judge<'a> {
 }
 
 fn due(step: u64, every: u64) -> bool {
-    every > 0 && step % every == 0
+    every > 0 && step.is_multiple_of(every)
 }
 
 fn tell(observers: &mut [&mut dyn Observer], event: &Event) -> Result<()> {

@@ -329,11 +329,11 @@ fn best(logits: &[f32], n: usize) -> Vec<u32> {
     let mut floor = f32::NEG_INFINITY;
     for (c, chunk) in logits.chunks(64).enumerate() {
         let high = chunk.iter().fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
-        if !(high > floor) {
+        if high <= floor || high.is_nan() {
             continue;
         }
         for (i, &x) in chunk.iter().enumerate() {
-            if !(x > floor) {
+            if x <= floor || x.is_nan() {
                 continue;
             }
             let at = top.partition_point(|t| logits[*t as usize] >= x);
@@ -579,7 +579,7 @@ mod tests {
             let group = go(seed, &prompts, "", &[2], max, &Beam { n_best: 3, diversity: 9.0, ..Beam::new(4) });
             prop_assert_eq!(&plain, &group);
             for (i, prompt) in prompts.iter().enumerate() {
-                let single = go(seed, &[prompt.clone()], "", &[2], max, &Beam { n_best: 3, ..Beam::new(4) });
+                let single = go(seed, std::slice::from_ref(prompt), "", &[2], max, &Beam { n_best: 3, ..Beam::new(4) });
                 prop_assert_eq!(&single[0], &plain[i]);
             }
             for sequences in &plain {
