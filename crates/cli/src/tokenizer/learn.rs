@@ -25,6 +25,8 @@ enum Algorithm {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
+// Shown in --help as they are: marks would only disturb there.
+#[allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 enum Family {
     /// none
     Plain,
