@@ -123,7 +123,7 @@ fn encode(args: &Encode) -> Result<(), Fail> {
         (true, _) => {
             let explain = tokenizer.explain(text, special)?;
             if !args.json {
-                return Ok(explain.to_string());
+                return Ok(explain.to_string().trim_end().to_string());
             }
             Ok(explained(tokenizer.encode(text, special)?, &explain).to_string())
         }
@@ -132,7 +132,8 @@ fn encode(args: &Encode) -> Result<(), Fail> {
     };
     for chunk in texts.chunks(CHUNK) {
         let lines: Vec<String> = chunk.par_iter().map(one).collect::<qkv_base::Result<_>>()?;
-        say(lines.join("\n"))?;
+        // Explanations take several lines each: a blank one between them.
+        say(lines.join(if args.explain && !args.json { "\n\n" } else { "\n" }))?;
     }
     Ok(())
 }

@@ -141,7 +141,10 @@ fn tokenizers_are_learnt_from_tables_and_made_corpora() {
     std::fs::write(dir.join("rows.tsv"), "text\tlabel\nabc abc\tZZZ\nabd abd\tQQQ\n").expect("rows.tsv");
     let done = qkv(dir, &words("tokenizer train --kind char --data rows.tsv --task classify --out a.json")).assert();
     let said = String::from_utf8_lossy(&done.success().get_output().stderr).into_owned();
-    assert!(said.contains("note: ") && said.contains("learnt from 2 lines, 16 B, 5 different words, in "), "{said}");
+    assert!(
+        said.contains("note: ") && said.contains("learnt from 2 lines, 16 B, 5 different characters, in "),
+        "{said}"
+    );
     assert!(said.contains(" of memory at most") || !cfg!(target_os = "linux"), "{said}");
     let json = std::fs::read_to_string(dir.join("a.json")).expect("a.json");
     assert!(json.contains("\"d\"") && !json.contains("\"Z\"") && !json.contains("\"Q\""));

@@ -244,7 +244,8 @@ fn tell(args: &Args, spec: &TrainSpec, trained: &Trained, seconds: f64) -> Resul
     let drawn = if trained.kept < trained.lines { format!("{} of ", grouped(trained.kept)) } else { String::new() };
     let (lines, read, words) = (grouped(trained.lines), bytes(trained.bytes), grouped(trained.words));
     let most = memory("VmHWM:").map_or(String::new(), |n| format!(", {} of memory at most", bytes(n)));
-    eprintln!("learnt from {drawn}{lines} lines, {read}, {words} different words, in {seconds:.1} s{most}");
+    let unit = if spec.kind == Kind::Char { "characters" } else { "words" };
+    eprintln!("learnt from {drawn}{lines} lines, {read}, {words} different {unit}, in {seconds:.1} s{most}");
     say(format!("{out}: {} pieces", grouped(pieces)))
 }
 

@@ -1,7 +1,6 @@
 //! Draws a sentence that makes sense: who can do what to what, in which tense, where and when.
 //!
-//! Two kinds of word pairs are noted for the compositional split: an adjective with its noun, and a verb with the noun
-//! of its object.
+//! Which of them training may see is decided afterwards, by the words that are said: see [`super::pairs`].
 
 use super::super::draw::Draw;
 use super::adjectives::{ADJECTIVES, Adjective};
@@ -30,12 +29,10 @@ pub(in super::super) fn sentence(draw: &mut Draw) -> Sentence {
 
 /// A short statement, to stand beside another.
 fn half(draw: &mut Draw) -> Clause {
-    let known = draw.novel;
     let mut clause = if draw.chance(75) { doing(draw, false) } else { being(draw) };
     clause.ask = Ask::Nothing;
     // There is no room for "sir" here, and without it "you" is a friend: draw again.
     if polite(&clause.subject) {
-        draw.novel = known;
         return half(draw);
     }
     clause
@@ -43,7 +40,6 @@ fn half(draw: &mut Draw) -> Clause {
 
 /// A short statement about the same time as `first`.
 fn beside(draw: &mut Draw, first: &Clause) -> Clause {
-    let known = draw.novel;
     let second = half(draw);
     let time = |clause: &Clause| match clause.tense {
         Tense::Past | Tense::UsedTo | Tense::PastProgressive => -1,
@@ -51,7 +47,6 @@ fn beside(draw: &mut Draw, first: &Clause) -> Clause {
         Tense::Future => 1,
     };
     if time(&second) != time(first) {
-        draw.novel = known;
         return beside(draw, first);
     }
     second
@@ -176,7 +171,6 @@ fn describe(draw: &mut Draw, noun: &Noun) -> Option<&'static Adjective> {
         return None;
     }
     let adjective = draw.pick(fitting);
-    draw.join(adjective.en, noun.en);
     Some(adjective)
 }
 
@@ -317,7 +311,6 @@ fn object(draw: &mut Draw, verb: &'static Verb, subject: &Np) -> Option<Np> {
         return Some(other(draw, subject));
     }
     let noun = any(draw, kinds);
-    draw.join(verb.en, noun.en);
     if matches!(noun.kind, Kind::Kin | Kind::Elder) {
         return Some(relative(draw, owner.or(Some(Pronoun::I))));
     }
@@ -442,9 +435,8 @@ fn whether(draw: &mut Draw, subject: &Np) -> Ask {
 fn being(draw: &mut Draw) -> Clause {
     let tense = draw.weighted(&STATES);
     let mut clause = if draw.chance(70) {
-        let (subject, kind, word) = described(draw);
+        let (subject, kind) = described(draw);
         let adjective = draw.pick(adjectives(kind));
-        draw.join(adjective.en, word);
         statement(subject, Predicate::Is(adjective), tense)
     } else {
         located(draw, tense)
@@ -454,21 +446,14 @@ fn being(draw: &mut Draw) -> Clause {
     clause
 }
 
-/// A subject, the kind whose adjectives suit it, and its word.
-fn described(draw: &mut Draw) -> (Np, Kind, &'static str) {
+/// A subject, and the kind whose adjectives suit it.
+fn described(draw: &mut Draw) -> (Np, Kind) {
     if draw.chance(40) {
-        let known = draw.novel;
-        let subject = person(draw);
-        draw.novel = known; // an adjective that is put aside combines with nothing
-        let word = match subject {
-            Np::Phrase(p) => p.noun.en,
-            _ => "",
-        };
-        let plain = match subject {
+        let plain = match person(draw) {
             Np::Phrase(p) => Np::Phrase(Phrase { adjective: None, ..p }),
             other => other,
         };
-        return (plain, Kind::Kin, word);
+        return (plain, Kind::Kin);
     }
     let kinds = [
         Kind::Animal,
@@ -496,7 +481,7 @@ fn described(draw: &mut Draw) -> (Np, Kind, &'static str) {
     if matches!(p.determiner, Determiner::A | Determiner::Bare | Determiner::Many) {
         p = Phrase { determiner: Determiner::The, plural: false, ..p };
     }
-    (Np::Phrase(p), noun.kind, noun.en)
+    (Np::Phrase(p), noun.kind)
 }
 
 fn located(draw: &mut Draw, tense: Tense) -> Clause {
@@ -553,7 +538,6 @@ fn having(draw: &mut Draw) -> Clause {
         draw,
         &[Kind::Thing, Kind::Text, Kind::Cloth, Kind::Car, Kind::Ride, Kind::Fruit, Kind::Food, Kind::Animal],
     );
-    draw.join("have", noun.en);
     let (determiner, plural) = match draw.below(10) {
         0..6 => (Determiner::A, false),
         6..9 => (Determiner::Count(draw.between(2, 5)), true),
@@ -582,7 +566,6 @@ fn liking(draw: &mut Draw) -> Clause {
         Kind::Animal,
     ];
     let noun = any(draw, &kinds);
-    draw.join("like", noun.en);
     let mut what = phrase(draw, noun, subject.owner(), 30);
     if matches!(what.determiner, Determiner::A | Determiner::Bare | Determiner::Many | Determiner::Count(_)) {
         what.determiner = Determiner::The;

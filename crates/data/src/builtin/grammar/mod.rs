@@ -21,16 +21,26 @@ mod italian;
 mod italian_verbs;
 mod italian_words;
 mod nouns;
+mod pairs;
 mod verbs;
 
-pub(super) use draw::sentence;
 pub(super) use english::sentence as english;
 pub(super) use hindi::sentence as hindi;
 pub(super) use italian::sentence as italian;
 
+use super::draw::Draw;
 use adjectives::Adjective;
 use nouns::{Kind, Name, Noun};
 use verbs::{Often, Time, Verb};
+
+/// The sentence that `draw` gives; `draw` learns whether it combines words that are held out.
+pub(super) fn sentence(draw: &mut Draw) -> Sentence {
+    let sentence = draw::sentence(draw);
+    for (a, b) in pairs::said(&sentence) {
+        draw.join(a, b);
+    }
+    sentence
+}
 
 /// Grammatical gender; that of people is the same in both languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
