@@ -19,6 +19,7 @@ mod logits;
 mod merge;
 mod model;
 mod score;
+mod show;
 mod speak;
 mod tag;
 mod tokenizer;

@@ -1,6 +1,8 @@
 //! Weights averaged over time: `e ← β·e + (1 − β)·p` after every step. The average is often better than its last member,
 //! and is what is evaluated and saved where it is kept.
 
+use crate::checkpoint::Loaded;
+use qkv_base::Result;
 use qkv_model::Transformer;
 use qkv_model::pretrained::{Values, fill};
 use std::collections::BTreeMap;
@@ -38,6 +40,20 @@ impl Average {
     pub fn of(&self, model: &Transformer) -> Transformer {
         fill(model.clone(), self.values.clone())
     }
+}
+
+/// The mean of several checkpoints: the 2017 paper's way, which took the last five.
+pub fn mean(model: Transformer, members: &[Loaded]) -> Result<Transformer> {
+    let mut sums: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for member in members {
+        for (path, values) in member.weights(&model)? {
+            let sum = sums.entry(path).or_insert_with(|| vec![0.0; values.len()]);
+            sum.iter_mut().zip(values).for_each(|(s, v)| *s += v as f64);
+        }
+    }
+    let n = members.len() as f64;
+    let means = sums.into_iter().map(|(path, sum)| (path, sum.into_iter().map(|s| (s / n) as f32).collect()));
+    Ok(fill(model, means.collect()))
 }
 
 #[cfg(test)]

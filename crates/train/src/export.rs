@@ -1,5 +1,6 @@
 //! What a run leaves behind: a directory that Hugging Face transformers loads, and a page to look at.
 
+use crate::adapter;
 use crate::home::Home;
 use crate::plan::Plan;
 use crate::score::{Judged, Scores};
@@ -9,6 +10,17 @@ use qkv_model::{Pretrained, Transformer};
 use qkv_weights::{Dtype, write_atomically};
 use serde_json::{Map, Value};
 use std::path::Path;
+
+/// Leaves `model` in the home of its run: as `model/`, and its adapters as `adapter/` where it has some.
+pub fn leave(home: &Home, plan: &Plan, model: &Transformer) -> Result<()> {
+    home.replace("model", |dir| save_model(plan, model.clone(), dir))?;
+    let lora = &plan.recipe.lora;
+    if lora.rank == 0 {
+        return Ok(());
+    }
+    let about = adapter::About { base: plan.recipe.model.from.clone(), rank: lora.rank, alpha: lora.alpha };
+    home.replace("adapter", |dir| adapter::save(&plan.pretrained, model, &about, dir))
+}
 
 /// Writes `model` as a Hugging Face directory: configuration, weights, tokenizer, generation defaults.
 pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {

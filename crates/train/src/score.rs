@@ -207,7 +207,7 @@ impl Judge<'_> {
     fn text(&self, corpus: &dyn Corpus, ready: &[Ready], scores: &mut Scores) -> Result<()> {
         let (Objective::Translate(task), Some(tokenizer)) = (self.objective, self.tokenizer) else { return Ok(()) };
         let end = task.family.target.close.first().copied().unwrap_or(0);
-        let until = Until { end, pad: self.objective.pad(), most: task.target_length };
+        let until = Until { end, most: task.target_length };
         let mut judged = BTreeMap::new();
         for part in ready.chunks(50) {
             let sources: Vec<Vec<u32>> = part.iter().filter_map(|r| r.sample.memory.clone()).collect();

@@ -106,17 +106,26 @@ impl Grads {
         }
     }
 
-    /// The first parameter whose gradient is not a number or infinite.
-    pub fn first_bad<M: Module>(&self, model: &M) -> Option<String> {
-        let held;
-        let all = match self {
-            Self::Sum(sum) => sum,
-            Self::One(grads) => {
-                held = by_path(model, grads);
-                &held
-            }
+    /// The last parameter (on the way forward) whose gradient is not a number or infinite.
+    pub fn last_bad<M: Module>(&self, model: &M) -> Option<String> {
+        let bad = |(path, v): (String, Vec<f32>)| v.iter().any(|g| !g.is_finite()).then_some(path);
+        self.each(model).into_iter().rev().find_map(bad)
+    }
+
+    /// The parameter whose gradient has the largest norm.
+    pub fn largest<M: Module>(&self, model: &M) -> Option<String> {
+        let norms = self.each(model).into_iter().map(|(path, v)| (squares(&v), path));
+        norms.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, path)| path)
+    }
+
+    /// Every gradient, in the order of the parameters.
+    fn each<M: Module>(&self, model: &M) -> Vec<(String, Vec<f32>)> {
+        let mut all = match self {
+            Self::Sum(sum) => sum.clone(),
+            Self::One(grads) => by_path(model, grads),
         };
-        all.iter().find(|(_, v)| v.iter().any(|g| !g.is_finite())).map(|(path, _)| path.clone())
+        let paths = qkv_model::count::parameters(model).into_iter().map(|p| p.path);
+        paths.filter_map(|path| all.remove_entry(&path)).collect()
     }
 }
 
