@@ -5,6 +5,8 @@ use crate::say;
 use crate::show::Show;
 use qkv_base::Error;
 use qkv_metric::{human_bytes, human_count, human_duration};
+use qkv_train::checkpoint::State;
+use qkv_train::export::Top;
 use qkv_train::home::{self, Expect, Home};
 use qkv_train::memory::{self, Need};
 use qkv_train::observe::{Board, Event, Journal, Observer};
@@ -222,7 +224,8 @@ fn finish(
     let mut sides = vec![("test", &test)];
     sides.extend(compositional.as_ref().map(|c| ("compositional", c)));
     let samples: Vec<Judged> = test.judged.iter().take(12).cloned().collect();
-    export::save_report(home, &home.dir().display().to_string(), text, &sides, &samples).map_err(failed)?;
+    let top = top(plan, &test, step, &going.state)?;
+    export::save_report(home, top, text, &sides, &samples).map_err(failed)?;
     if let Some(memory) = json {
         let scores: serde_json::Map<String, serde_json::Value> =
             sides.iter().map(|(name, s)| (name.to_string(), serde_json::json!(s.values))).collect();
@@ -238,6 +241,21 @@ fn finish(
         say(words)?;
     }
     say(format!("model: {}   report: {}", home.at("model").display(), home.at("report.html").display()))
+}
+
+/// What stands at the top of the report.
+fn top(plan: &Plan, test: &Scores, step: u64, state: &State) -> Result<Top, Error> {
+    let metric = Metric::parse(&plan.recipe.eval.metric)?;
+    let elements = qkv_model::count::parameters(&plan.pretrained.model).iter().map(|p| p.elements() as f64).sum();
+    let facts = [
+        (metric.name(), format!("{:.2}", test.get(metric)?)),
+        ("parameters", human_count(elements)),
+        ("tokens read", human_count(state.tokens as f64)),
+        ("time", human_duration(Duration::from_secs_f64(state.seconds.max(0.0)))),
+    ];
+    let (family, corpus) = (plan.pretrained.sheet.name, &plan.recipe.data.corpus);
+    let summary = format!("{family} from {corpus}: step {step} of {}", plan.recipe.train.steps);
+    Ok(Top { summary, facts: facts.map(|(name, value)| (name.to_string(), value)).to_vec() })
 }
 
 fn report(plan: &Plan, sides: &[(&str, &Scores)], samples: &[Judged], step: u64, seconds: f64) -> Result<(), Fail> {
