@@ -6,6 +6,7 @@ use qkv_base::Error;
 use qkv_metric::{Eta, Status, curve, human_bytes, human_count, human_duration};
 use qkv_train::home::{self, Expect, Home};
 use qkv_train::observe::{Board, Event, Journal, Observer, Told};
+use qkv_train::recipe::Goal;
 use qkv_train::score::{Judged, Metric, Scores};
 use qkv_train::{Ended, Plan, Recipe, Run, adapter, export, on_threads, recipe, run};
 use std::io::{IsTerminal, Write};
@@ -87,8 +88,16 @@ fn read(dir: &std::path::Path) -> Result<String, Error> {
 /// The recipe with the changes of the command line.
 fn changed(text: &str, args: &Args) -> Result<String, Error> {
     let data = args.data.as_ref().map(|d| format!("data.corpus={}", toml_word(d)));
+    // A person's file takes the place of a whole mixture; and a recipe's goal is one for its own corpus.
+    let mixed = data.is_some() && !Recipe::parse("the recipe", text)?.data.mix.is_empty();
+    let alone = [mixed.then_some("data.mix={}"), data.as_ref().map(|_| "eval.goal=0.0")];
+    let alone: Vec<String> = alone.into_iter().flatten().map(String::from).collect();
     let seed = args.seed.map(|s| format!("train.seed={s}"));
-    data.iter().chain(&seed).chain(&args.set).try_fold(text.to_string(), |text, change| recipe::set(&text, change))
+    data.iter()
+        .chain(&alone)
+        .chain(&seed)
+        .chain(&args.set)
+        .try_fold(text.to_string(), |text, change| recipe::set(&text, change))
 }
 
 fn toml_word(word: &str) -> String {
@@ -139,6 +148,46 @@ fn asked_to_stop() -> std::io::Result<Arc<AtomicBool>> {
 }
 
 fn all(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<(), Fail> {
+    let mut recipe = recipe.clone();
+    if let Some(name) = recipe.before() {
+        match before(home, name, &recipe, ways, stop)? {
+            Some(model) => recipe.model.from = model,
+            None => return Ok(()),
+        }
+    }
+    one(home, text, &recipe, ways, stop).map(|_| ())
+}
+
+/// Runs the recipe that this one starts from, under `before/` in the same place, unless it has been run: where its model
+/// is, or nothing where it was asked to stop.
+fn before(home: &Home, name: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<Option<String>, Fail> {
+    let (text, name) = recipe::find(name)?;
+    let changes = [format!("train.seed={}", recipe.train.seed), "eval.goal=0".into()];
+    let text = changes.iter().try_fold(text, |text, change| recipe::set(&text, change))?;
+    let first = Recipe::parse(&name, &text)?;
+    let dir = home.at("before");
+    let model = dir.join("model");
+    if !model.join("config.json").exists() {
+        let inner = Home::open(&dir, if dir.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing })?;
+        inner.write("recipe.toml", text.as_bytes())?;
+        let mut show = Show::new(1);
+        show.line(&format!("first: the recipe {name}, which this one starts from"));
+        if !inner.at("tokenizer").exists() {
+            let tokenizer = qkv_train::plan::shared_tokenizer(&first, recipe)?;
+            inner.replace("tokenizer", |dir| tokenizer.save(dir))?;
+        }
+        if one(&inner, &text, &first, Ways { json: false, ..ways }, stop)? == Ended::Asked {
+            let hint = format!("go on: qkv train --resume --out {}", home.dir().display());
+            show.line(&hint);
+            return Ok(None);
+        }
+        show.line("now the recipe itself");
+    }
+    Ok(Some(model.display().to_string()))
+}
+
+/// Runs one recipe from its data to its scores.
+fn one(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<Ended, Fail> {
     let start = Instant::now();
     let kept = Some(home.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
     let plan = Plan::new(recipe, kept.as_deref())?;
@@ -158,9 +207,10 @@ fn all(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) 
         let hint =
             format!("stopped and saved after step {}; go on: qkv train --resume --out {place}", going.state.step);
         show.see(&Event::Note(hint))?;
-        return Ok(());
+        return Ok(ended);
     }
-    finish(home, text, &plan, &mut going, &mut show, ways.json)
+    finish(home, text, &plan, &mut going, &mut show, ways.json)?;
+    Ok(ended)
 }
 
 /// What is about to happen.
@@ -168,7 +218,7 @@ fn introduce(show: &mut Show, home: &Home, plan: &Plan, took: Duration) -> Resul
     let spec = plan.pretrained.spec();
     let count = qkv_model::count::Count::of(spec, plan.recipe.data.length)?;
     let lines = [
-        format!("{} from {} in {}", plan.pretrained.sheet.name, plan.recipe.data.corpus, home.dir().display()),
+        format!("{} from {} in {}", plan.pretrained.sheet.name, plan.recipe.data.name(), home.dir().display()),
         format!("data: {}; made ready in {}", plan.train.counts(), human_duration(took)),
         match &plan.tokenizer {
             Some(tokenizer) => format!("tokenizer: {} pieces ({})", tokenizer.vocab_size(), tokenizer.model_name()),
@@ -189,15 +239,30 @@ fn finish(home: &Home, text: &str, plan: &Plan, going: &mut Run, show: &mut Show
     let judge = run::judge(plan, &model);
     let test = judge.scores(&*plan.sides.test)?;
     let compositional = plan.sides.compositional.as_ref().map(|c| judge.scores(&**c)).transpose()?;
+    let parts: Vec<(&str, Scores)> = plan
+        .sides
+        .parts
+        .iter()
+        .map(|(name, c)| Ok((name.as_str(), judge.scores(&**c)?)))
+        .collect::<Result<_, Error>>()?;
     home.replace("model", |dir| export::save_model(plan, model.clone(), dir))?;
     if plan.recipe.lora.rank > 0 {
         let lora = &plan.recipe.lora;
-        let about = adapter::About { base: plan.recipe.model.from.clone(), rank: lora.rank, alpha: lora.alpha };
+        let about = adapter::About {
+            base: plan.recipe.model.from.clone(),
+            rank: lora.rank,
+            alpha: lora.alpha,
+            dropout: lora.dropout,
+        };
         home.replace("adapter", |dir| adapter::save(&plan.pretrained, &model, &about, dir))?;
     }
     let mut sides = vec![("test", &test)];
     sides.extend(compositional.as_ref().map(|c| ("compositional", c)));
-    let samples: Vec<Judged> = test.judged.iter().take(12).cloned().collect();
+    sides.extend(parts.iter().map(|(name, scores)| (*name, scores)));
+    let samples: Vec<Judged> = match plan.recipe.data.objective {
+        Goal::NextToken => judge.go_on(&*plan.sides.test, 12)?,
+        _ => test.judged.iter().take(12).cloned().collect(),
+    };
     export::save_report(home, &home.dir().display().to_string(), text, &sides, &samples)?;
     show.end();
     if json {
@@ -207,13 +272,18 @@ fn finish(home: &Home, text: &str, plan: &Plan, going: &mut Run, show: &mut Show
             "run": home.dir().display().to_string(), "model": home.at("model").display().to_string(),
             "step": step, "seconds": going.state.seconds, "scores": scores, "pass": verdict(plan, &test)?.map(|v| v.0),
         });
-        return say(line);
+        say(line)?;
+    } else {
+        report(plan, &sides, &samples, step, going.state.seconds)?;
+        if let Some((_, words)) = verdict(plan, &test)? {
+            say(words)?;
+        }
+        say(format!("model: {}   report: {}", home.at("model").display(), home.at("report.html").display()))?;
     }
-    report(plan, &sides, &samples, step, going.state.seconds)?;
-    if let Some((_, words)) = verdict(plan, &test)? {
-        say(words)?;
+    match verdict(plan, &test)? {
+        Some((false, words)) => Err(Fail::failed("goal", words, "the model is kept; train longer, or lower eval.goal")),
+        _ => Ok(()),
     }
-    say(format!("model: {}   report: {}", home.at("model").display(), home.at("report.html").display()))
 }
 
 fn report(plan: &Plan, sides: &[(&str, &Scores)], samples: &[Judged], step: u64, seconds: f64) -> Result<(), Fail> {

@@ -68,7 +68,7 @@ impl Plan {
         if recipe.lora.rank > 0 {
             let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();
             let lora = &recipe.lora;
-            let model = pretrained.model.with_lora(&targets, lora.rank, lora.alpha, recipe.train.seed)?;
+            let model = pretrained.model.with_lora(&targets, lora.size(), recipe.train.seed)?;
             // A new head has nothing to be adapted from: it learns whole.
             pretrained.model = thaw(model, &pretrained.report.fresh);
         }
@@ -124,9 +124,20 @@ fn policy(recipe: &Recipe) -> Policy {
 
 fn tokenizer(recipe: &Recipe, sides: &Sides, kept: Option<&Path>, from: Option<&Path>) -> Result<Tokenizer> {
     let there = Some(Path::new(&recipe.tokenizer.path)).filter(|p| !p.as_os_str().is_empty());
-    if let Some(path) = kept.or(there).or(from) {
-        return Tokenizer::load(path);
+    match kept.or(there).or(from) {
+        Some(path) => Tokenizer::load(path),
+        None => learn_tokenizer(recipe, &[sides]),
     }
+}
+
+/// The tokenizer of two recipes that are run one after the other: of the first one's kind, learnt from the texts of both,
+/// so that the second finds its words whole.
+pub fn shared_tokenizer(first: &Recipe, second: &Recipe) -> Result<Tokenizer> {
+    let [a, b] = [first, second].map(|r| Sides::open(&r.data, r.train.seed));
+    learn_tokenizer(first, &[&a?, &b?])
+}
+
+fn learn_tokenizer(recipe: &Recipe, sides: &[&Sides]) -> Result<Tokenizer> {
     let kind = match recipe.tokenizer.kind.as_str() {
         "unigram" => Kind::Unigram,
         "bpe" => Kind::Bpe,
@@ -152,7 +163,8 @@ fn tokenizer(recipe: &Recipe, sides: &Sides, kept: Option<&Path>, from: Option<&
     let base = TrainSpec::new(kind);
     // Some tens of thousands of lines know every word that is worth a piece.
     let spec = TrainSpec { shape, special, vocab_size: recipe.tokenizer.vocab, sample: Some(30_000), ..base };
-    let lines = (&*sides.train as &dyn Corpus).examples().filter_map(Result::ok).flat_map(lines_of);
+    let lines =
+        sides.iter().flat_map(|s| (&*s.train as &dyn Corpus).examples()).filter_map(Result::ok).flat_map(lines_of);
     Ok(qkv_text::train(lines, &spec, &mut |_| {})?.tokenizer)
 }
 
