@@ -15,13 +15,31 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-#[derive(clap::Args)]
-#[command(after_help = "Examples:
+const EXAMPLES: &str = "Examples:
   qkv train                                      English to Italian, from scratch
   qkv train --set data.corpus=builtin:en-hi      English to Hindi
-  qkv train char-gpt --data book.txt             a language model of letters on a text of yours
-  qkv train --print-recipe > mine.toml           every setting, commented; then: qkv train mine.toml
-  qkv train --resume                             go on with the newest run")]
+  qkv train sentiment                            any recipe by its name
+  qkv train sentiment --data reviews.csv         the same on a file of yours
+  qkv train gpt --print-recipe > mine.toml       every setting, commented; then: qkv train mine.toml
+  qkv train --resume                             go on with the newest run
+A run that misses its goal says FAIL and ends with exit code 1; its model is kept.";
+
+/// A line for each recipe, made of what the recipes themselves say.
+fn recipes() -> String {
+    let line = |(name, text): &(&str, &str)| {
+        let title = text.trim_start_matches("# ").split([':', '?', '.', ';', '\n']).next().unwrap_or_default();
+        let goal = Recipe::parse(name, text).ok().and_then(|r| {
+            let metric = Metric::parse(&r.eval.metric).ok()?;
+            let sign = if metric.reaches(0.0, 1.0) { "≤" } else { "≥" };
+            Some(format!("{} {sign} {}", metric.name(), r.eval.goal))
+        });
+        format!("  {name:<10} {title:<38} {}", goal.unwrap_or_default())
+    };
+    recipe::ALL.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[derive(clap::Args)]
+#[command(after_help = format!("{EXAMPLES}\n\nRecipes, and the score each must reach on its own corpus:\n{}", recipes()))]
 pub(crate) struct Args {
     /// A recipe of qkv's by name, or a file
     recipe: Option<String>,
@@ -230,7 +248,11 @@ fn introduce(show: &mut Show, home: &Home, plan: &Plan, took: Duration) -> Resul
             human_bytes(count.training_bytes())
         ),
     ];
-    lines.into_iter().try_for_each(|line| show.see(&Event::Note(line)).map_err(Fail::from))
+    let (learn, all) = plan.learning();
+    let some =
+        format!("of these {} learn ({:.2} %)", human_count(learn as f64), 100.0 * learn as f64 / all.max(1) as f64);
+    let some = Some(some).filter(|_| learn < all);
+    lines.into_iter().chain(some).try_for_each(|line| show.see(&Event::Note(line)).map_err(Fail::from))
 }
 
 /// Judges the best network on the unseen sides, and leaves it behind.

@@ -70,8 +70,9 @@ impl Sides {
             all.iter().filter_map(|(prefix, s)| Some(prefixed(&**of(s)?, prefix))).collect()
         };
         let test = side(|s| Some(&s.test))?;
-        let name =
-            |(corpus, prefix): (&String, &String)| if prefix.is_empty() { corpus } else { prefix }.trim().to_string();
+        let name = |(corpus, prefix): (&String, &String)| {
+            if prefix.is_empty() { corpus } else { prefix }.trim().trim_end_matches(':').to_string()
+        };
         let parts = data.mix.iter().map(name).zip(&test).map(|(n, t)| (n, Arc::new(t.clone()) as Arc<dyn Corpus>));
         Ok(Self {
             parts: parts.collect(),
@@ -209,7 +210,7 @@ mod tests {
         let starts = |i| sides.test.get(i).unwrap().text().split(": ").next().unwrap().to_string();
         assert_eq!([0, 1, 2, 3].map(starts), ["to Italian", "correct", "to Italian", "correct"]);
         let parts: Vec<(&str, usize)> = sides.parts.iter().map(|(n, c)| (n.as_str(), c.len())).collect();
-        assert_eq!(parts, [("to Italian:", 10), ("correct:", 10)]);
+        assert_eq!(parts, [("to Italian", 10), ("correct", 10)]);
     }
 
     #[test]

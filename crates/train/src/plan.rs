@@ -6,7 +6,7 @@ use crate::optim::{Groups, Optimizer};
 use crate::recipe::{Goal, Model, Recipe};
 use crate::schedule::Schedule;
 use crate::tokens::Side;
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use qkv_base::{Error, Result};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
@@ -100,6 +100,13 @@ impl Plan {
             steps: train.steps,
             width: self.pretrained.spec().width,
         }
+    }
+
+    /// How many numbers learn, and how many there are, adapters included.
+    pub fn learning(&self) -> (u64, u64) {
+        let mut walk = Sizes::default();
+        self.pretrained.model.visit(&mut walk);
+        (walk.learn, walk.all)
     }
 
     /// A new optimiser.
@@ -309,7 +316,7 @@ fn spec(recipe: &Recipe, family: &str, vocab: usize, pad: Option<u32>, labels: &
         }
     };
     if let Input::Tokens { pad: place, .. } = &mut spec.input
-        && !matches!(family, "gpt2")
+        && !matches!(family, "gpt2" | "t5")
     {
         *place = pad;
     }
@@ -386,6 +393,23 @@ fn freeze(model: Transformer, paths: &[String]) -> Result<Transformer> {
 /// These parameters learn.
 fn thaw(model: Transformer, paths: &[String]) -> Transformer {
     model.map(&mut Learning { path: vec![], decide: |path: &str| paths.iter().any(|p| p == path).then_some(true) })
+}
+
+/// Counts the numbers that learn.
+#[derive(Default)]
+struct Sizes {
+    learn: u64,
+    all: u64,
+}
+
+impl ModuleVisitor for Sizes {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let size = param.lazy_shape().num_elements() as u64;
+        self.all += size;
+        if param.val().is_require_grad() {
+            self.learn += size;
+        }
+    }
 }
 
 /// Decides by path which parameters learn.
