@@ -252,7 +252,11 @@ fn introduce(show: &mut Show, home: &Home, plan: &Plan, took: Duration) -> Resul
     let some =
         format!("of these {} learn ({:.2} %)", human_count(learn as f64), 100.0 * learn as f64 / all.max(1) as f64);
     let some = Some(some).filter(|_| learn < all);
-    lines.into_iter().chain(some).try_for_each(|line| show.see(&Event::Note(line)).map_err(Fail::from))
+    lines
+        .into_iter()
+        .chain(some)
+        .chain(plan.sides.notes.clone())
+        .try_for_each(|line| show.see(&Event::Note(line)).map_err(Fail::from))
 }
 
 /// Judges the best network on the unseen sides, and leaves it behind.

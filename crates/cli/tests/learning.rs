@@ -95,6 +95,21 @@ fn a_reader_learns_to_classify_to_tag_and_to_answer_from_files() {
     std::fs::write(dir.join("other.csv"), "text,label\nfine,good\nfine,superb\n").unwrap();
     let out = done(dir, &["evaluate", "classify", "--data", "other.csv"]);
     assert!(out.contains("left out: 1 examples (label unknown)"), "{out}");
+    // An adapter carries what the base does not have, be it frozen: merged, it is the run's own model.
+    let small = ["--lora", "2", "--targets", "q,v,out", "--freeze", "head.dense"];
+    let (code, _, err) = finetune(dir, "base", "classify", "mine.csv", "few", &small);
+    assert!(code == 0 && err.contains("learn ("), "{err}");
+    let merged = json(dir, &["merge", "base", "few/adapter", "merged"]);
+    assert!(merged["merging_error"].as_f64().unwrap() < 1e-5, "{merged}");
+    let read = |place: &str| std::fs::read(dir.join(place).join("model.safetensors")).unwrap();
+    assert!(read("merged") == read("few/model"), "the run's own model is the merged one");
+    let (code, _, err) =
+        finetune(dir, "base", "classify", "mine.csv", "no0", &["--lora", "2", "--targets", "head.out"]);
+    assert!(code == 2 && err.contains("`head.out` is new and learns whole"), "{err}");
+    // Rows longer than the network has positions are cut, and that is said.
+    let long = ["--set", "data.length=100"];
+    let (code, _, err) = finetune(dir, "base", "classify", "mine.csv", "long", &long);
+    assert!(code == 0 && err.contains("rows are cut to 48 tokens"), "{err}");
     let (code, _, err) = finetune(dir, "base", "translate", "mine.csv", "no", &[]);
     assert_eq!(code, 2, "{err}");
     let (code, _, err) = finetune(dir, "base", "tag", "mine.csv", "no2", &[]);

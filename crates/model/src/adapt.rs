@@ -2,7 +2,7 @@
 //! else frozen; merged into the weights when done, so that the network is as fast as before.
 //!
 //! A target is the end of a layer's path: `q` means the queries of every attention, `cross.q` those that look at the
-//! memory, `decoder.layers.0.ffn.up` one layer.
+//! memory, `decoder.layers.0.ffn.up` one layer. A layer of the head is meant only by its whole path (`head.out`).
 //!
 //! ```
 //! use qkv_model::{Transformer, count, presets};
@@ -76,8 +76,11 @@ fn of_ffn(FeedForward { up, gate, down, .. }: &mut FeedForward) -> impl Iterator
     [Some(("up", up)), gate.as_mut().map(|gate| ("gate", gate)), Some(("down", down))].into_iter().flatten()
 }
 
-/// Whether `path` is `target`, or ends in it after a dot.
+/// Whether `path` is `target`, or ends in it after a dot. A head is often new and then learns whole: it has to be named.
 fn ends_in(path: &str, target: &str) -> bool {
+    if path.starts_with("head.") {
+        return path == target;
+    }
     path.strip_suffix(target).is_some_and(|rest| !target.is_empty() && (rest.is_empty() || rest.ends_with('.')))
 }
 
@@ -96,7 +99,8 @@ fn check(layers: &[(String, &mut Linear)], targets: &[&str], size: LoraSize) -> 
         return Err(Error::new("lora.dropout", what, "use 0 up to, but not, 1"));
     }
     let mut names: Vec<&str> = vec![];
-    for name in layers.iter().filter_map(|(path, _)| path.rsplit('.').next()) {
+    let short = |path: &'_ str| path.rfind('.').filter(|_| !path.starts_with("head.")).map_or(0, |dot| dot + 1);
+    for name in layers.iter().map(|(path, _)| &path[short(path)..]) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -144,6 +148,7 @@ mod tests {
     #[test]
     fn paths_end_at_dots() {
         assert!(ends_in("decoder.layers.0.attention.q", "q") && ends_in("a.cross.q", "cross.q") && ends_in("q", "q"));
+        assert!(ends_in("head.out", "head.out") && !ends_in("head.out", "out"));
         assert!(!ends_in("a.eq", "q") && !ends_in("a.q", "") && !ends_in("a.q", "q.weight"));
     }
 }

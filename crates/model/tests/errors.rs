@@ -241,8 +241,8 @@ fn adapters_that_cannot_be() {
     };
     let message = "lora.targets: no layer's path ends in `query`";
     refused(with("tiny-decoder", &["q", "query"], 4, 8.0), message, "there are q, k, v, out, up, down");
-    refused(with("tiny-llama", &["query"], 4, 8.0), message, "there are q, k, v, out, up, gate, down");
-    refused(with("tiny-vit", &["query"], 4, 8.0), message, "there are project, q, k, v, out, up, down");
+    refused(with("tiny-llama", &["query"], 4, 8.0), message, "there are q, k, v, out, up, gate, down, head.out");
+    refused(with("tiny-vit", &["query"], 4, 8.0), message, "there are project, q, k, v, out, up, down, head.out");
     refused(with("tiny-decoder", &[], 4, 8.0), "lora.targets: no layer is named", "there are q, k, v, out, up, down");
     let hint = "use 1 or more, usually 4 to 64";
     refused(with("tiny-decoder", &["q"], 0, 8.0), "lora.rank: an adapter of rank 0 learns nothing", hint);

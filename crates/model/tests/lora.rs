@@ -27,7 +27,7 @@ const ADAPTED: &[(&str, &[&str], usize)] = &[
     ("tiny-llama", &["q", "k", "v", "attention.out", "gate", "up", "down"], 14),
     ("tiny-llama", &["head.out"], 1),
     ("tiny-t5", &["cross.q", "encoder.layers.0.ffn.up"], 3),
-    ("tiny-encoder", &["v", "dense"], 3),
+    ("tiny-encoder", &["v", "head.dense"], 3),
     ("tiny-vit", &["project", "q"], 3),
 ];
 

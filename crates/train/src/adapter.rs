@@ -48,12 +48,13 @@ fn module(slot: &Slot) -> Option<&str> {
     slot.theirs.strip_suffix(".weight")
 }
 
-/// Writes the adapters of `model` and every parameter that learnt whole beside them.
+/// Writes the adapters of `model`, and beside them every parameter that learnt whole or that the base does not have.
 pub fn save(it: &Pretrained, model: &Transformer, about: &About, dir: &Path) -> Result<()> {
     let values = Values::of(model);
     let shapes: BTreeMap<String, Vec<usize>> =
         count::parameters(model).into_iter().map(|p| (p.path, p.shape)).collect();
-    let learnt = learning(model);
+    let mut learnt = learning(model);
+    learnt.extend(it.report.fresh.iter().cloned());
     let (mut tensors, mut targets, mut whole) = (vec![], BTreeSet::new(), BTreeSet::new());
     let (mut ranks, mut alphas) = (BTreeMap::new(), BTreeMap::new());
     let slots = slots(it, model)?;

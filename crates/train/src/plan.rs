@@ -3,7 +3,7 @@
 
 use crate::corpus::{Sides, fingerprint};
 use crate::optim::{Groups, Optimizer};
-use crate::recipe::{Goal, Model, Recipe};
+use crate::recipe::{Data, Goal, Model, Recipe};
 use crate::schedule::Schedule;
 use crate::tokens::Side;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
@@ -49,7 +49,7 @@ pub struct Plan {
 impl Plan {
     /// Makes everything ready. A tokenizer in `kept` (of a run that is resumed) is taken instead of a new one.
     pub fn new(recipe: &Recipe, kept: Option<&Path>) -> Result<Self> {
-        let sides = Sides::open(&recipe.data, recipe.train.seed)?;
+        let mut sides = Sides::open(&recipe.data, recipe.train.seed)?;
         let from = Some(Path::new(&recipe.model.from)).filter(|p| !p.as_os_str().is_empty());
         let tokenizer = match recipe.data.objective {
             Goal::Image => None,
@@ -70,6 +70,11 @@ impl Plan {
             let lora = &recipe.lora;
             let model = pretrained.model.with_lora(&targets, lora.size(), recipe.train.seed)?;
             // A new head has nothing to be adapted from: it learns whole.
+            let fresh = |target: &&&str| pretrained.report.fresh.iter().any(|path| path.starts_with(**target));
+            if let Some(head) = targets.iter().find(fresh) {
+                let what = format!("`{head}` is new and learns whole");
+                return Err(Error::new("lora.targets", what, "leave it out"));
+            }
             pretrained.model = thaw(model, &pretrained.report.fresh);
         }
         pretrained.model = freeze(pretrained.model, &recipe.model.freeze)?;
@@ -78,7 +83,8 @@ impl Plan {
             Input::Patches { channels, .. } => channels,
             Input::Tokens { .. } => 0,
         };
-        let asked = Asked { goal: recipe.data.objective, length: recipe.data.length, prefix: &recipe.data.prefix };
+        let length = room(&pretrained, recipe.data.length, &mut sides.notes);
+        let asked = Asked { goal: recipe.data.objective, length, prefix: &recipe.data.prefix };
         let objective = asked.objective(family, tokenizer.as_ref(), &labels, channels)?;
         let policy = policy(recipe);
         let seed = recipe.train.seed;
@@ -86,7 +92,8 @@ impl Plan {
         let straight = Policy { turn: Turn::Straight, ..policy };
         let valid = Loader::new(sides.valid.clone(), objective.clone(), straight, seed)?;
         let fingerprint = fingerprint(&*sides.train)?;
-        Ok(Self { recipe: recipe.clone(), sides, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
+        let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
+        Ok(Self { recipe, sides, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
     }
 
     /// The learning rate of every step.
@@ -183,6 +190,17 @@ fn lines_of(example: Example) -> Vec<String> {
         Example::Question { context, question, .. } => vec![context, question],
         Example::Text(text) if text.len() > 10_000 => text.split_inclusive('\n').map(String::from).collect(),
         other => vec![other.text().into_owned()],
+    }
+}
+
+/// The tokens of a row: as asked for, or as many as the network has positions, which is noted.
+fn room(it: &Pretrained, asked: usize, notes: &mut Vec<String>) -> usize {
+    match it.spec().position.max() {
+        Some(most) if most < asked && matches!(it.spec().input, Input::Tokens { .. }) => {
+            notes.push(format!("rows are cut to {most} tokens: the network has no more positions"));
+            most
+        }
+        _ => asked,
     }
 }
 
