@@ -18,7 +18,8 @@ pub fn leave(home: &Home, plan: &Plan, model: &Transformer) -> Result<()> {
     if lora.rank == 0 {
         return Ok(());
     }
-    let about = adapter::About { base: plan.recipe.model.from.clone(), rank: lora.rank, alpha: lora.alpha };
+    let (rank, alpha, dropout) = (lora.rank, lora.alpha, lora.dropout);
+    let about = adapter::About { base: plan.recipe.model.from.clone(), rank, alpha, dropout };
     home.replace("adapter", |dir| adapter::save(&plan.pretrained, model, &about, dir))
 }
 
