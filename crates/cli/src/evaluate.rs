@@ -3,17 +3,20 @@
 use crate::fail::Fail;
 use crate::say;
 use qkv_base::{Error, Key};
-use qkv_metric::{Additive, Bleu, Resampling};
-use qkv_train::recipe::Goal;
-use qkv_train::score::{Metric, Scores};
+use qkv_data::Corpus;
+use qkv_metric::Resampling;
+use qkv_train::score::{Judged, Metric, Scores};
 use qkv_train::trial::Trial;
 use qkv_train::{home, on_threads};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   qkv evaluate --data builtin:en-it                        the newest run, on unseen sentences
-  qkv evaluate runs/sentiment --data reviews.csv --metric accuracy,f1
+  qkv evaluate runs/sentiment --data reviews.csv --metric accuracy,f1,micro-f1
+  qkv evaluate runs/gpt --data book.txt                    perplexity per token and per byte
+  qkv evaluate runs/t5-tasks --data builtin:typos --prefix \"correct: \"
+  qkv evaluate runs/entities --data test.conll --each said.jsonl --worst 10
   qkv evaluate A --data test.tsv --compare B               is the difference more than chance?")]
 pub(crate) struct Args {
     /// A model directory or a run; the newest run if left out
@@ -65,47 +68,62 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         if !wanted.is_empty() {
             scores.values.retain(|name, _| wanted.iter().any(|m| m.name() == name));
         }
-        let other = args.compare.as_ref().map(|path| Trial::load(path, args.length, &args.prefix)).transpose()?;
-        let other = other.map(|o| o.scores(&*corpus)).transpose()?;
+        let n = scores.judged.len();
+        let other = args.compare.as_ref().map(|path| other(path, args, &trial, &*corpus, n)).transpose()?;
         answer(args, &trial, &scores, other.as_ref())
     })?
 }
 
 /// A row of counts for each example, whose sum gives the main score.
-fn rows(goal: Goal, scores: &Scores) -> Vec<Vec<f64>> {
-    let row = |j: &qkv_train::score::Judged| match goal {
-        Goal::Translate => Bleu::default().row(&j.got, &[&j.expected]),
-        _ => vec![f64::from(u8::from(j.got == j.expected)), 1.0],
-    };
-    scores.judged.iter().map(row).collect()
+fn rows(scores: &Scores) -> Vec<Vec<f64>> {
+    scores.judged.iter().map(|j| j.counts.clone()).collect()
 }
 
-fn value(goal: Goal, sum: &[f64]) -> f64 {
-    match (goal, sum) {
-        (Goal::Translate, sum) => Bleu::default().value(sum),
-        (_, [right, all, ..]) => 100.0 * right / all,
-        _ => f64::NAN,
+/// The other model on the same examples; it must have been asked the same.
+fn other(path: &Path, args: &Args, trial: &Trial, corpus: &dyn Corpus, n: usize) -> Result<Scores, Fail> {
+    let other = Trial::load(path, args.length, &args.prefix)?;
+    let place = || format!("--compare {}", path.display());
+    if other.goal != trial.goal {
+        let what = format!("{}: it learnt {:?}, the first model {:?}", place(), other.goal, trial.goal);
+        return Err(Fail::usage(what, "compare models of one task"));
     }
+    let scores = other.scores(corpus)?;
+    if scores.judged.len() != n {
+        let what = format!("{}: it was judged by {} rows, the first model by {n}", place(), scores.judged.len());
+        let hint = "language models are compared row by row: give both one tokenizer and one --length";
+        return Err(Fail::usage(what, hint));
+    }
+    Ok(scores)
+}
+
+/// The examples that went worst, the worst first. What is right is not among them.
+fn worst(scores: &Scores, n: usize) -> Vec<&Judged> {
+    let mut all: Vec<&Judged> = scores.judged.iter().filter(|j| j.got != j.expected || j.got.is_empty()).collect();
+    all.sort_by(|a, b| a.score.total_cmp(&b.score));
+    all.truncate(n);
+    all
 }
 
 fn answer(args: &Args, trial: &Trial, scores: &Scores, other: Option<&Scores>) -> Result<(), Fail> {
     let goal = trial.goal;
-    let main = if goal == Goal::Translate { "bleu" } else { "right" };
-    let counts = rows(goal, scores);
+    let main = Metric::main(goal).name();
+    let value = |sum: &[f64]| Metric::of_counts(goal, sum);
+    let counts = rows(scores);
     let interval = match counts.is_empty() {
         true => None,
-        false => Some(qkv_metric::interval(&counts, |s| value(goal, s), 1000, Key::new(12345, 0, 0))?),
+        false => Some(qkv_metric::interval(&counts, value, 1000, Key::new(12345, 0, 0))?),
     };
     let compared = match other {
         Some(other) if !counts.is_empty() => {
             let how = Resampling::Randomisation { trials: 10_000, seed: 12345 };
-            Some(qkv_metric::compare(&counts, &rows(goal, other), |s| value(goal, s), how)?)
+            Some(qkv_metric::compare(&counts, &rows(other), value, how)?)
         }
         _ => None,
     };
     if args.json {
         let line = serde_json::json!({
             "model": trial.path.display().to_string(), "data": args.data, "examples": scores.judged.len(),
+            "left_out": scores.left_out,
             "scores": scores.values, "signature": scores.signature,
             "interval": interval.map(|i| serde_json::json!({"of": main, "low": i.low, "high": i.high})),
             "compare": compared, "other": other.map(|o| &o.values),
@@ -113,7 +131,10 @@ fn answer(args: &Args, trial: &Trial, scores: &Scores, other: Option<&Scores>) -
         return say(line);
     }
     for (name, value) in &scores.values {
-        say(format!("{name:<12} {value:>9.3}"))?;
+        say(format!("{name:<16} {value:>9.3}"))?;
+    }
+    for (why, n) in &scores.left_out {
+        say(format!("left out: {n} examples ({why})"))?;
     }
     if let Some(i) = interval {
         say(format!("{main} {:.2}, 95 % between {:.2} and {:.2} (1000 draws)", i.score, i.low, i.high))?;
@@ -124,8 +145,11 @@ fn answer(args: &Args, trial: &Trial, scores: &Scores, other: Option<&Scores>) -
     if let Some(table) = &scores.table {
         say(table.trim_end())?;
     }
-    for j in scores.judged.iter().filter(|j| j.got != j.expected).take(args.worst) {
-        say(format!("✗ {}\n  → {}\n  = {}", j.source, j.got, j.expected))?;
+    for j in worst(scores, args.worst) {
+        match (j.got.as_str(), j.expected.as_str()) {
+            ("", "") => say(format!("✗ {:.3}  {}", -j.score, j.source.replace('\n', " ")))?,
+            (got, expected) => say(format!("✗ {}\n  → {got}\n  = {expected}", j.source))?,
+        }
     }
     if let Some(c) = compared {
         let verdict = if c.p < 0.05 { "more than chance" } else { "may be chance" };

@@ -1,6 +1,7 @@
 //! `qkv finetune`: a checkpoint learns a task: a new head where one is needed, all weights or small adapters.
 
 use crate::fail::Fail;
+use crate::say;
 use crate::train::{Ways, train};
 use clap::ValueEnum;
 use qkv_train::home::{self, Expect, Home};
@@ -10,8 +11,14 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   qkv finetune runs/bert --task classify --data reviews.csv
-  qkv finetune MODEL --task translate --data pairs.tsv --lora 8
-  qkv finetune MODEL --task tag --data file.conll --freeze tokens,encoder.layers.0")]
+  qkv finetune runs/bert --task classify --data builtin:reviews --lora 8 --targets q,k,v,out
+  qkv finetune MODEL --task tag --data file.conll --freeze tokens,encoder.layers.0
+  qkv finetune MODEL --task answer --data squad.json --set optim.layer_rate=0.8
+  qkv finetune MODEL --task translate --data pairs.tsv --set data.prefix=\"correct: \"
+  qkv finetune MODEL --task generate --data book.txt --set train.steps=1000
+  qkv finetune MODEL --task image --data pictures/
+  qkv train --resume --out runs/finetune-classify          go on with one that was stopped
+With --lora the run also holds adapter/, which PEFT loads and `qkv merge` adds to a model.")]
 pub(crate) struct Args {
     /// A model directory or a run; the newest run if left out
     model: Option<PathBuf>,
@@ -33,7 +40,10 @@ pub(crate) struct Args {
     /// Ends of the paths of the layers that are adapted
     #[arg(long, requires = "lora", value_delimiter = ',', default_value = "q,v")]
     targets: Vec<String>,
-    /// Beginnings of the paths of parameters that do not learn
+    /// Probability of dropping what an adapter reads, while it learns
+    #[arg(long, requires = "lora", default_value_t = 0.0)]
+    dropout: f64,
+    /// Beginnings of the paths of parameters that do not learn (`qkv inspect MODEL` shows them)
     #[arg(long, value_delimiter = ',')]
     freeze: Vec<String>,
     /// Change a setting of the recipe
@@ -45,6 +55,9 @@ pub(crate) struct Args {
     /// Threads; 0: one for each core
     #[arg(long, default_value_t = 0)]
     threads: usize,
+    /// Print the recipe with all changes, and do nothing
+    #[arg(long)]
+    print_recipe: bool,
     /// Print the scores as one line of JSON
     #[arg(long)]
     json: bool,
@@ -96,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         changes.push(format!("lora.rank={rank}"));
         changes.push(format!("lora.alpha={:?}", args.alpha.unwrap_or(2.0 * rank as f64)));
         changes.push(format!("lora.targets={}", list(&args.targets)));
+        changes.push(format!("lora.dropout={:?}", args.dropout));
         // Adapters are few and start at nothing: they bear, and need, a larger rate.
         changes.push("optim.rate=2e-3".into());
     }
@@ -106,6 +120,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     changes.extend(args.set.iter().cloned());
     let text = changes.iter().try_fold(recipe::FINETUNE.to_string(), |text, change| recipe::set(&text, change))?;
     Recipe::parse("the recipe", &text)?;
+    if args.print_recipe {
+        return say(text.trim_end());
+    }
     let dir = args.out.clone().unwrap_or_else(|| home::free(&format!("finetune-{name}")));
     let home = Home::open(&dir, Expect::Nothing)?;
     train(home, &text, Ways { threads: args.threads, force: false, json: args.json })

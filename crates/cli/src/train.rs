@@ -5,9 +5,12 @@ use crate::say;
 use crate::show::Show;
 use qkv_base::Error;
 use qkv_metric::{human_bytes, human_count, human_duration};
+use qkv_train::checkpoint::State;
+use qkv_train::export::Top;
 use qkv_train::home::{self, Expect, Home};
 use qkv_train::memory::{self, Need};
 use qkv_train::observe::{Board, Event, Journal, Observer};
+use qkv_train::recipe::Goal;
 use qkv_train::score::{Judged, Metric, Scores};
 use qkv_train::{Ended, Plan, Recipe, Run, export, on_threads, recipe, run};
 use std::path::PathBuf;
@@ -15,13 +18,31 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-#[derive(clap::Args)]
-#[command(after_help = "Examples:
+const EXAMPLES: &str = "Examples:
   qkv train                                      English to Italian, from scratch
   qkv train --set data.corpus=builtin:en-hi      English to Hindi
-  qkv train char-gpt --data book.txt             a language model of letters on a text of yours
-  qkv train --print-recipe > mine.toml           every setting, commented; then: qkv train mine.toml
-  qkv train --resume                             go on with the newest run")]
+  qkv train sentiment                            any recipe by its name
+  qkv train sentiment --data reviews.csv         the same on a file of yours
+  qkv train gpt --print-recipe > mine.toml       every setting, commented; then: qkv train mine.toml
+  qkv train --resume                             go on with the newest run
+A run that misses its goal says FAIL and ends with exit code 1; its model is kept.";
+
+/// A line for each recipe, made of what the recipes themselves say.
+fn recipes() -> String {
+    let line = |(name, text): &(&str, &str)| {
+        let title = text.trim_start_matches("# ").split([':', '?', '.', ';', '\n']).next().unwrap_or_default();
+        let goal = Recipe::parse(name, text).ok().and_then(|r| {
+            let metric = Metric::parse(&r.eval.metric).ok()?;
+            let sign = if metric.reaches(0.0, 1.0) { "≤" } else { "≥" };
+            Some(format!("{} {sign} {}", metric.name(), r.eval.goal))
+        });
+        format!("  {name:<10} {title:<38} {}", goal.unwrap_or_default())
+    };
+    recipe::ALL.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[derive(clap::Args)]
+#[command(after_help = format!("{EXAMPLES}\n\nRecipes, and the score each must reach on its own corpus:\n{}", recipes()))]
 pub(crate) struct Args {
     /// A recipe of qkv's by name, or a file
     recipe: Option<String>,
@@ -88,8 +109,16 @@ fn read(dir: &std::path::Path) -> Result<String, Error> {
 /// The recipe with the changes of the command line.
 fn changed(text: &str, args: &Args) -> Result<String, Error> {
     let data = args.data.as_ref().map(|d| format!("data.corpus={}", toml_word(d)));
+    // A person's file takes the place of a whole mixture; and a recipe's goal is one for its own corpus.
+    let mixed = data.is_some() && !Recipe::parse("the recipe", text)?.data.mix.is_empty();
+    let alone = [mixed.then_some("data.mix={}"), data.as_ref().map(|_| "eval.goal=0.0")];
+    let alone: Vec<String> = alone.into_iter().flatten().map(String::from).collect();
     let seed = args.seed.map(|s| format!("train.seed={s}"));
-    data.iter().chain(&seed).chain(&args.set).try_fold(text.to_string(), |text, change| recipe::set(&text, change))
+    data.iter()
+        .chain(&alone)
+        .chain(&seed)
+        .chain(&args.set)
+        .try_fold(text.to_string(), |text, change| recipe::set(&text, change))
 }
 
 fn toml_word(word: &str) -> String {
@@ -151,6 +180,46 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 fn all(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<(), Fail> {
+    let mut recipe = recipe.clone();
+    if let Some(name) = recipe.before() {
+        match before(home, name, &recipe, ways, stop)? {
+            Some(model) => recipe.model.from = model,
+            None => return Ok(()),
+        }
+    }
+    one(home, text, &recipe, ways, stop).map(|_| ())
+}
+
+/// Runs the recipe that this one starts from, under `before/` in the same place, unless it has been run: where its model
+/// is, or nothing where it was asked to stop.
+fn before(home: &Home, name: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<Option<String>, Fail> {
+    let (text, name) = recipe::find(name)?;
+    let changes = [format!("train.seed={}", recipe.train.seed), "eval.goal=0".into()];
+    let text = changes.iter().try_fold(text, |text, change| recipe::set(&text, change))?;
+    let first = Recipe::parse(&name, &text)?;
+    let dir = home.at("before");
+    let model = dir.join("model");
+    if !model.join("config.json").exists() {
+        let inner = Home::open(&dir, if dir.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing })?;
+        inner.write("recipe.toml", text.as_bytes())?;
+        let mut show = Show::new(1);
+        show.line(&format!("first: the recipe {name}, which this one starts from"));
+        if !inner.at("tokenizer").exists() {
+            let tokenizer = qkv_train::plan::shared_tokenizer(&first, recipe)?;
+            inner.replace("tokenizer", |dir| tokenizer.save(dir))?;
+        }
+        if one(&inner, &text, &first, Ways { json: false, ..ways }, stop)? == Ended::Asked {
+            let hint = format!("go on: qkv train --resume --out {}", home.dir().display());
+            show.line(&hint);
+            return Ok(None);
+        }
+        show.line("now the recipe itself");
+    }
+    Ok(Some(model.display().to_string()))
+}
+
+/// Runs one recipe from its data to its scores.
+fn one(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<Ended, Fail> {
     let start = Instant::now();
     let kept = Some(home.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
     let plan = Plan::new(recipe, kept.as_deref())?;
@@ -172,10 +241,11 @@ fn all(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) 
         let hint =
             format!("stopped and saved after step {}; go on: qkv train --resume --out {place}", going.state.step);
         show.see(&Event::Note(hint))?;
-        return Ok(());
+        return Ok(ended);
     }
     let memory = serde_json::json!({"predicted": need.total(), "peak": memory::peak()});
-    finish(home, text, &plan, &mut going, &mut show, ways.json.then_some(memory))
+    finish(home, text, &plan, &mut going, &mut show, ways.json.then_some(memory))?;
+    Ok(ended)
 }
 
 /// Work that was begun and failed, not a wrong question.
@@ -187,7 +257,7 @@ fn failed(e: Error) -> Fail {
 fn introduce(show: &mut Show, home: &Home, plan: &Plan, need: Need, took: Duration) -> Result<(), Fail> {
     let parameters = qkv_model::count::parameters(&plan.pretrained.model);
     let lines = [
-        format!("{} from {} in {}", plan.pretrained.sheet.name, plan.recipe.data.corpus, home.dir().display()),
+        format!("{} from {} in {}", plan.pretrained.sheet.name, plan.recipe.data.name(), home.dir().display()),
         format!("data: {}; made ready in {}", plan.train.counts(), human_duration(took)),
         match &plan.tokenizer {
             Some(tokenizer) => format!("tokenizer: {} pieces ({})", tokenizer.vocab_size(), tokenizer.model_name()),
@@ -202,7 +272,15 @@ fn introduce(show: &mut Show, home: &Home, plan: &Plan, need: Need, took: Durati
             human_bytes(need.pass)
         ),
     ];
-    lines.into_iter().try_for_each(|line| show.see(&Event::Note(line)).map_err(Fail::from))
+    let (learn, all) = plan.learning();
+    let some =
+        format!("of these {} learn ({:.2} %)", human_count(learn as f64), 100.0 * learn as f64 / all.max(1) as f64);
+    let some = Some(some).filter(|_| learn < all);
+    lines
+        .into_iter()
+        .chain(some)
+        .chain(plan.sides.notes.clone())
+        .try_for_each(|line| show.see(&Event::Note(line)).map_err(Fail::from))
 }
 
 /// Judges the best network on the unseen sides, and leaves it behind.
@@ -218,11 +296,23 @@ fn finish(
     let judge = run::judge(plan, &model);
     let test = judge.scores(&*plan.sides.test)?;
     let compositional = plan.sides.compositional.as_ref().map(|c| judge.scores(&**c)).transpose()?;
+    let parts: Vec<(&str, Scores)> = plan
+        .sides
+        .parts
+        .iter()
+        .map(|(name, c)| Ok((name.as_str(), judge.scores(&**c)?)))
+        .collect::<Result<_, Error>>()?;
     export::leave(home, plan, &model).map_err(failed)?;
     let mut sides = vec![("test", &test)];
     sides.extend(compositional.as_ref().map(|c| ("compositional", c)));
-    let samples: Vec<Judged> = test.judged.iter().take(12).cloned().collect();
-    export::save_report(home, &home.dir().display().to_string(), text, &sides, &samples).map_err(failed)?;
+    sides.extend(parts.iter().map(|(name, scores)| (*name, scores)));
+    let samples: Vec<Judged> = match plan.recipe.data.objective {
+        Goal::NextToken => judge.go_on(&*plan.sides.test, 12)?,
+        _ => test.judged.iter().take(12).cloned().collect(),
+    };
+    let top = top(plan, &test, step, &going.state)?;
+    export::save_report(home, top, text, &sides, &samples).map_err(failed)?;
+    show.end();
     if let Some(memory) = json {
         let scores: serde_json::Map<String, serde_json::Value> =
             sides.iter().map(|(name, s)| (name.to_string(), serde_json::json!(s.values))).collect();
@@ -231,13 +321,33 @@ fn finish(
             "step": step, "seconds": going.state.seconds, "scores": scores, "pass": verdict(plan, &test)?.map(|v| v.0),
             "memory": memory,
         });
-        return say(line);
+        say(line)?;
+    } else {
+        report(plan, &sides, &samples, step, going.state.seconds)?;
+        if let Some((_, words)) = verdict(plan, &test)? {
+            say(words)?;
+        }
+        say(format!("model: {}   report: {}", home.at("model").display(), home.at("report.html").display()))?;
     }
-    report(plan, &sides, &samples, step, going.state.seconds)?;
-    if let Some((_, words)) = verdict(plan, &test)? {
-        say(words)?;
+    match verdict(plan, &test)? {
+        Some((false, words)) => Err(Fail::failed("goal", words, "the model is kept; train longer, or lower eval.goal")),
+        _ => Ok(()),
     }
-    say(format!("model: {}   report: {}", home.at("model").display(), home.at("report.html").display()))
+}
+
+/// What stands at the top of the report.
+fn top(plan: &Plan, test: &Scores, step: u64, state: &State) -> Result<Top, Error> {
+    let metric = Metric::parse(&plan.recipe.eval.metric)?;
+    let elements = qkv_model::count::parameters(&plan.pretrained.model).iter().map(|p| p.elements() as f64).sum();
+    let facts = [
+        (metric.name(), format!("{:.2}", test.get(metric)?)),
+        ("parameters", human_count(elements)),
+        ("tokens read", human_count(state.tokens as f64)),
+        ("time", human_duration(Duration::from_secs_f64(state.seconds.max(0.0)))),
+    ];
+    let (family, corpus) = (plan.pretrained.sheet.name, plan.recipe.data.name());
+    let summary = format!("{family} from {corpus}: step {step} of {}", plan.recipe.train.steps);
+    Ok(Top { summary, facts: facts.map(|(name, value)| (name.to_string(), value)).to_vec() })
 }
 
 fn report(plan: &Plan, sides: &[(&str, &Scores)], samples: &[Judged], step: u64, seconds: f64) -> Result<(), Fail> {

@@ -2,13 +2,14 @@
 //! else frozen; merged into the weights when done, so that the network is as fast as before.
 //!
 //! A target is the end of a layer's path: `q` means the queries of every attention, `cross.q` those that look at the
-//! memory, `decoder.layers.0.ffn.up` one layer.
+//! memory, `decoder.layers.0.ffn.up` one layer. A layer of the head is meant only by its whole path (`head.out`).
 //!
 //! ```
 //! use qkv_model::{Transformer, count, presets};
+//! use qkv_nn::LoraSize;
 //! let spec = presets::find("tiny-decoder").unwrap().spec();
 //! let model = Transformer::new(&spec, 1, &burn::tensor::Device::flex().autodiff()).unwrap();
-//! let adapted = model.with_lora(&["q", "v"], 4, 8.0, 1).unwrap();
+//! let adapted = model.with_lora(&["q", "v"], LoraSize { rank: 4, alpha: 8.0, dropout: 0.0 }, 1).unwrap();
 //! let paths: Vec<String> = count::parameters(&adapted).into_iter().map(|p| p.path).collect();
 //! assert!(paths.contains(&"decoder.layers.1.attention.v.lora.a".to_string()));
 //! ```
@@ -17,19 +18,19 @@ use crate::block::Block;
 use crate::{Error, Result};
 use crate::{Transformer, stack::Stack};
 use burn::module::Module;
-use qkv_nn::{Attention, Build, FeedForward, Linear, Lora};
+use qkv_nn::{Attention, Build, FeedForward, Linear, Lora, LoraSize};
 
 impl Transformer {
-    /// The network with a new adapter `(α/r)·B·A` of rank `rank` around every linear layer whose path ends in one of
+    /// The network with a new adapter `(α/r)·B·A` of this size around every linear layer whose path ends in one of
     /// `targets`, and all else frozen. B starts at 0, so at first nothing has changed; A is drawn from `seed`.
-    pub fn with_lora(self, targets: &[&str], rank: usize, alpha: f64, seed: u64) -> Result<Self> {
+    pub fn with_lora(self, targets: &[&str], size: LoraSize, seed: u64) -> Result<Self> {
         let mut model = self.no_grad();
         let layers = model.linears();
-        check(&layers, targets, rank, alpha)?;
+        check(&layers, targets, size)?;
         for (path, layer) in layers {
             if targets.iter().any(|target| ends_in(&path, target)) {
                 let build = Build::new(&layer.weight.lazy_device(), seed).at(&path);
-                *layer = Lora::around(layer.clone(), &build, rank, alpha);
+                *layer = Lora::around(layer.clone(), &build, size);
             }
         }
         Ok(model)
@@ -75,13 +76,17 @@ fn of_ffn(FeedForward { up, gate, down, .. }: &mut FeedForward) -> impl Iterator
     [Some(("up", up)), gate.as_mut().map(|gate| ("gate", gate)), Some(("down", down))].into_iter().flatten()
 }
 
-/// Whether `path` is `target`, or ends in it after a dot.
+/// Whether `path` is `target`, or ends in it after a dot. A head is often new and then learns whole: it has to be named.
 fn ends_in(path: &str, target: &str) -> bool {
+    if path.starts_with("head.") {
+        return path == target;
+    }
     path.strip_suffix(target).is_some_and(|rest| !target.is_empty() && (rest.is_empty() || rest.ends_with('.')))
 }
 
 /// Refuses adapters that cannot be, or that nothing would carry.
-fn check(layers: &[(String, &mut Linear)], targets: &[&str], rank: usize, alpha: f64) -> Result<()> {
+fn check(layers: &[(String, &mut Linear)], targets: &[&str], size: LoraSize) -> Result<()> {
+    let LoraSize { rank, alpha, dropout } = size;
     if rank == 0 {
         return Err(Error::new("lora.rank", "an adapter of rank 0 learns nothing", "use 1 or more, usually 4 to 64"));
     }
@@ -89,8 +94,13 @@ fn check(layers: &[(String, &mut Linear)], targets: &[&str], rank: usize, alpha:
         let what = format!("{alpha} is no strength of an adapter");
         return Err(Error::new("lora.alpha", what, "use a positive number, usually once or twice the rank"));
     }
+    if !(0.0..1.0).contains(&dropout) {
+        let what = format!("{dropout} is no probability of dropping");
+        return Err(Error::new("lora.dropout", what, "use 0 up to, but not, 1"));
+    }
     let mut names: Vec<&str> = vec![];
-    for name in layers.iter().filter_map(|(path, _)| path.rsplit('.').next()) {
+    let short = |path: &'_ str| path.rfind('.').filter(|_| !path.starts_with("head.")).map_or(0, |dot| dot + 1);
+    for name in layers.iter().map(|(path, _)| &path[short(path)..]) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -138,6 +148,7 @@ mod tests {
     #[test]
     fn paths_end_at_dots() {
         assert!(ends_in("decoder.layers.0.attention.q", "q") && ends_in("a.cross.q", "cross.q") && ends_in("q", "q"));
+        assert!(ends_in("head.out", "head.out") && !ends_in("head.out", "out"));
         assert!(!ends_in("a.eq", "q") && !ends_in("a.q", "") && !ends_in("a.q", "q.weight"));
     }
 }

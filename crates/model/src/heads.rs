@@ -62,19 +62,21 @@ impl Head {
     /// `[B, 1, labels]` for classes, `[B, 1, C]` for one vector.
     pub fn forward(&self, h: Tensor<3>, table: Option<&Embedding>, cx: &mut Cx) -> Tensor<3> {
         let first = |h: Tensor<3>| h.narrow(1, 0, 1);
+        let noise = cx.noise("dense");
         let dense = |h: Tensor<3>, act| match &self.dense {
-            Some(dense) => dense.activated(h, Some(act)),
+            Some(dense) => dense.activated(h, Some(act), noise),
             None => h,
         };
         match &self.kind {
             spec::Head::None => h,
             spec::Head::Language { output, .. } => {
                 let width = h.dims()[2] as f64;
-                self.vocabulary(if *output == Output::TiedScaled { h * width.powf(-0.5) } else { h }, table)
+                let h = if *output == Output::TiedScaled { h * width.powf(-0.5) } else { h };
+                self.vocabulary(h, table, cx)
             }
             spec::Head::Masked { act } => {
                 let h = dense(h, *act);
-                self.vocabulary(self.norm.as_ref().map_or(h.clone(), |norm| norm.forward(h)), table)
+                self.vocabulary(self.norm.as_ref().map_or(h.clone(), |norm| norm.forward(h)), table, cx)
             }
             spec::Head::Classify { pool, .. } => {
                 let h = match pool {
@@ -90,13 +92,13 @@ impl Head {
 
     fn answer(&self, h: Tensor<3>, cx: &mut Cx) -> Tensor<3> {
         let h = cx.dropout("head", h, self.dropout);
-        self.out.as_ref().map_or(h.clone(), |out| out.forward(h))
+        self.out.as_ref().map_or(h.clone(), |out| out.activated(h, None, cx.noise("answer")))
     }
 
     /// A score for each word: by the head's own matrix, or by the token table.
-    fn vocabulary(&self, h: Tensor<3>, table: Option<&Embedding>) -> Tensor<3> {
+    fn vocabulary(&self, h: Tensor<3>, table: Option<&Embedding>, cx: &Cx) -> Tensor<3> {
         match (&self.out, table) {
-            (Some(out), _) => out.forward(h),
+            (Some(out), _) => out.activated(h, None, cx.noise("vocabulary")),
             (None, Some(table)) => table.logits(h, self.bias.as_ref().map(Param::val)),
             (None, None) => h,
         }

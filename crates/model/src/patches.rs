@@ -3,7 +3,7 @@
 use crate::spec::{Input, Spec};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use qkv_nn::{Build, PatchEmbed};
+use qkv_nn::{Build, Cx, PatchEmbed};
 
 /// Patch vectors and the class vector.
 #[derive(Module, Debug)]
@@ -28,8 +28,8 @@ impl Patches {
     }
 
     /// `[B, channels, height, width]` → `[B, 1 + patches, C]`
-    pub fn forward(&self, pixels: Tensor<4>) -> Tensor<3> {
+    pub fn forward(&self, pixels: Tensor<4>, cx: &Cx) -> Tensor<3> {
         let class = self.class.val().repeat_dim(0, pixels.dims()[0]);
-        Tensor::cat(vec![class, self.embed.forward(pixels)], 1)
+        Tensor::cat(vec![class, self.embed.forward(pixels, cx.noise("patches"))], 1)
     }
 }

@@ -202,7 +202,7 @@ impl Encoder for Transformer {
         check_pixels(&pixels, &self.spec)?;
         let patches = self.patches.as_ref().ok_or_else(|| missing("patches", "reads tokens"))?;
         let encoder = self.encoder.as_ref().ok_or_else(|| missing("encoder", "has a decoder only"))?;
-        let x = patches.forward(pixels);
+        let x = patches.forward(pixels, cx);
         let h = cx.within("encoder", |cx| encoder.forward(x, None, &Mask::none(), None, cx));
         Ok(self.head.forward(h, None, cx))
     }

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use common::*;
 use qkv_kernels::{Ids, Positions};
 use qkv_model::{CausalLm, Encoder, Error, Memory, Seq2Seq, Tokens, Transformer};
-use qkv_nn::{Cache, Cx};
+use qkv_nn::{Cache, Cx, LoraSize};
 
 fn model(name: &str) -> Transformer {
     answering(&spec(name))
@@ -236,17 +236,25 @@ fn a_memory_that_does_not_fit() {
 
 #[test]
 fn adapters_that_cannot_be() {
-    let with = |name: &str, targets: &[&str], rank, alpha| model(name).with_lora(targets, rank, alpha, 0);
+    let with = |name: &str, targets: &[&str], rank, alpha| {
+        model(name).with_lora(targets, LoraSize { rank, alpha, dropout: 0.0 }, 0)
+    };
     let message = "lora.targets: no layer's path ends in `query`";
     refused(with("tiny-decoder", &["q", "query"], 4, 8.0), message, "there are q, k, v, out, up, down");
-    refused(with("tiny-llama", &["query"], 4, 8.0), message, "there are q, k, v, out, up, gate, down");
-    refused(with("tiny-vit", &["query"], 4, 8.0), message, "there are project, q, k, v, out, up, down");
+    refused(with("tiny-llama", &["query"], 4, 8.0), message, "there are q, k, v, out, up, gate, down, head.out");
+    refused(with("tiny-vit", &["query"], 4, 8.0), message, "there are project, q, k, v, out, up, down, head.out");
     refused(with("tiny-decoder", &[], 4, 8.0), "lora.targets: no layer is named", "there are q, k, v, out, up, down");
     let hint = "use 1 or more, usually 4 to 64";
     refused(with("tiny-decoder", &["q"], 0, 8.0), "lora.rank: an adapter of rank 0 learns nothing", hint);
     let hint = "use a positive number, usually once or twice the rank";
     refused(with("tiny-decoder", &["q"], 4, f64::NAN), "lora.alpha: NaN is no strength of an adapter", hint);
-    let twice = with("tiny-decoder", &["q"], 4, 8.0).unwrap().with_lora(&["v"], 4, 8.0, 0);
+    let twice = with("tiny-decoder", &["q"], 4, 8.0).unwrap().with_lora(
+        &["v"],
+        LoraSize { rank: 4, alpha: 8.0, dropout: 0.0 },
+        0,
+    );
     let message = "lora: `decoder.layers.0.attention.q` has an adapter already";
     refused(twice, message, "merge the first adapters before");
+    let always = model("tiny-decoder").with_lora(&["q"], LoraSize { rank: 4, alpha: 8.0, dropout: 1.0 }, 0);
+    refused(always, "lora.dropout: 1 is no probability of dropping", "use 0 up to, but not, 1");
 }

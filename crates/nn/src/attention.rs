@@ -113,7 +113,7 @@ impl Attention {
     /// Self-attention: x `[B, T, C]` → `[B, T, C]`. With a cache, x holds the tokens after those in it.
     pub fn attend(&self, x: Tensor<3>, mask: &Mask, bias: Option<Tensor<4>>, cx: &mut Cx) -> Tensor<3> {
         let Heads { heads: h, kv_heads: g, dim } = self.heads;
-        let mut qkv = packed(x, &[&self.q, &self.k, &self.v], None); // [B, T, (H + 2G)·D]
+        let mut qkv = packed(x, &[&self.q, &self.k, &self.v], None, cx.noise("qkv")); // [B, T, (H + 2G)·D]
         if let Some(rotary) = &self.rotary {
             qkv = rotary.turn(qkv, &cx.positions, h + 2 * g, h + g);
         }
@@ -137,8 +137,9 @@ impl Attention {
     /// of it. To attention they are n·T queries of that source; tapped weights have that shape.
     pub fn cross(&self, x: Tensor<3>, memory: &Tensor<3>, mask: &Mask, cx: &mut Cx) -> Tensor<3> {
         let [rows, t, c] = x.dims();
-        let q = self.q.forward(x);
-        let project = || packed(memory.clone(), &[&self.k, &self.v], None);
+        let q = self.q.activated(x, None, cx.noise("q"));
+        let noise = cx.noise("kv");
+        let project = || packed(memory.clone(), &[&self.k, &self.v], None, noise);
         let path = cx.path().to_string();
         let kv = match &mut cx.cache {
             Some(cache) => cache.memory(&path, project),
@@ -166,7 +167,7 @@ impl Attention {
         } else {
             attention(qkv, bias, &how)
         };
-        self.out.forward(mixed)
+        self.out.activated(mixed, None, cx.noise("mixed"))
     }
 }
 

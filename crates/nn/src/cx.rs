@@ -152,6 +152,14 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// The random stream of `name` at this place, if the pass is random.
+    pub fn noise(&self, name: &str) -> Option<Key> {
+        match self.mode {
+            Mode::Train(key) => Some(key.named(&join(&self.path, name))),
+            Mode::Eval => None,
+        }
+    }
+
     /// Drops elements of `x` with probability `p` when training; `name` tells this place from others in the block.
     ///
     /// Those that stay are divided by 1 − p, so that the expected value is that of evaluation, where nothing is dropped.

@@ -76,9 +76,10 @@ impl FeedForward {
     /// x `[B, T, C]` → `[B, T, C]`
     pub fn forward(&self, x: Tensor<3>, cx: &mut Cx) -> Tensor<3> {
         let h = match &self.gate {
-            None => self.up.activated(x, Some(self.act)),
-            Some(gate) => gated(packed(x, &[gate, &self.up], None), self.act),
+            None => self.up.activated(x, Some(self.act), cx.noise("up")),
+            Some(gate) => gated(packed(x, &[gate, &self.up], None, cx.noise("up")), self.act),
         }; // [B, T, F]
-        self.down.forward(cx.dropout("inner", h, self.dropout))
+        let h = cx.dropout("inner", h, self.dropout);
+        self.down.activated(h, None, cx.noise("down"))
     }
 }

@@ -25,7 +25,7 @@ pub use embedding::Embedding;
 pub use feed_forward::{FeedForward, Ffn};
 pub use init::{Build, Init};
 pub use linear::{Linear, packed};
-pub use lora::Lora;
+pub use lora::{Lora, LoraSize};
 pub use norm::{Norm, NormKind};
 pub use patch::{PatchEmbed, PatchError};
 pub use recurrent::{AdditiveAttention, Gru, Lstm, Rnn};

@@ -15,7 +15,7 @@
 use crate::{Build, Init, Lora};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use qkv_kernels::{Activation, Projection, linear};
+use qkv_kernels::{Activation, Key, Projection, linear};
 
 /// `y = x·Wᵀ + b`, with an optional low-rank adapter.
 #[derive(Module, Debug)]
@@ -43,14 +43,14 @@ impl Linear {
         self.weight.lazy_shape().dims()
     }
 
-    /// `x·Wᵀ + b`
+    /// `x·Wᵀ + b`, nothing random.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        self.activated(x, None)
+        self.activated(x, None, None)
     }
 
-    /// `act(x·Wᵀ + b)`
-    pub fn activated<const D: usize>(&self, x: Tensor<D>, act: Option<Activation>) -> Tensor<D> {
-        packed(x, &[self], act)
+    /// `act(x·Wᵀ + b)`; `noise` is what the adapter's dropout draws from.
+    pub fn activated<const D: usize>(&self, x: Tensor<D>, act: Option<Activation>, noise: Option<Key>) -> Tensor<D> {
+        packed(x, &[self], act, noise)
     }
 
     fn projection(&self) -> Projection {
@@ -58,17 +58,23 @@ impl Linear {
     }
 }
 
-/// `act([x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …])`: one to three layers side by side.
-pub fn packed<const D: usize>(x: Tensor<D>, layers: &[&Linear], act: Option<Activation>) -> Tensor<D> {
+/// `act([x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …])`: one to three layers side by side. Their adapters, where there are any, drop by
+/// `noise`, each by a stream of its own.
+pub fn packed<const D: usize>(
+    x: Tensor<D>,
+    layers: &[&Linear],
+    act: Option<Activation>,
+    noise: Option<Key>,
+) -> Tensor<D> {
     let parts: Vec<Projection> = layers.iter().map(|layer| layer.projection()).collect();
     if layers.iter().all(|layer| layer.lora.is_none()) {
         return linear(x, &parts, act);
     }
     // With adapters the packed kernel gives way to one product per layer: correctness over speed, on few parameters.
-    let each = layers.iter().zip(&parts).map(|(layer, part)| {
+    let each = layers.iter().zip(&parts).enumerate().map(|(i, (layer, part))| {
         let y = linear(x.clone(), std::slice::from_ref(part), None);
         match &layer.lora {
-            Some(lora) => y + lora.delta(x.clone()),
+            Some(lora) => y + lora.delta(x.clone(), noise.map(|key| key.child(i as u64))),
             None => y,
         }
     });

@@ -11,7 +11,7 @@
 //! let embed = PatchEmbed::new(&Build::new(&device, 0), 1, 2, 1, Init::Ones); // adds up each 2 × 2 patch
 //! let image = Tensor::<4>::from_floats([[[[1.0, 2.0, 5.0, 5.0], [3.0, 4.0, 5.0, 5.0]]]], &device);
 //! assert_eq!(embed.check([1, 2, 4]), Ok(2));
-//! assert_eq!(embed.forward(image).into_data().try_to_vec::<f32>().unwrap(), [10.0, 20.0]);
+//! assert_eq!(embed.forward(image, None).into_data().try_to_vec::<f32>().unwrap(), [10.0, 20.0]);
 //! assert_eq!(
 //!     embed.check([1, 2, 5]).unwrap_err().to_string(),
 //!     "image of 2 × 5 pixels (height × width): not a whole number of 2 × 2 patches; resize or crop it to 2 × 4"
@@ -21,6 +21,7 @@
 use crate::{Build, Init, Linear};
 use burn::module::Module;
 use burn::tensor::Tensor;
+use qkv_kernels::Key;
 
 /// Why an image cannot be cut into patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,17 +93,17 @@ impl PatchEmbed {
         Ok((height / patch) * (width / patch))
     }
 
-    /// Image `[B, channels, height, width]` → tokens `[B, patches, C]`.
+    /// Image `[B, channels, height, width]` → tokens `[B, patches, C]`; an adapter drops by `noise`.
     ///
     /// # Panics
     /// With the message of [`PatchEmbed::check`], if the image does not pass it.
-    pub fn forward(&self, image: Tensor<4>) -> Tensor<3> {
+    pub fn forward(&self, image: Tensor<4>, noise: Option<Key>) -> Tensor<3> {
         let [b, channels, height, width] = image.dims();
         let patches = self.check([channels, height, width]).unwrap_or_else(|error| panic!("{error}"));
         let p = self.patch;
         let cut = image.reshape([b, channels, height / p, p, width / p, p]); // [B, channels, rows, P, columns, P]
         let flat = cut.permute([0, 2, 4, 1, 3, 5]).reshape([b, patches, channels * p * p]);
-        self.project.forward(flat)
+        self.project.activated(flat, None, noise)
     }
 }
 
@@ -147,7 +148,7 @@ mod tests {
             let weight = values(embed.project.weight.val());
             let bias = embed.project.bias.as_ref().map(|b| values(b.val())).expect("a bias");
             let want = convolution(&values(x.clone()), shape, &weight, &bias, patch);
-            let y = embed.forward(x);
+            let y = embed.forward(x, None);
             assert_eq!(y.dims(), [shape[0], (shape[2] / patch) * (shape[3] / patch), width]);
             assert!(max_diff(&values(y), &want) < 1e-5);
         }
@@ -157,7 +158,7 @@ mod tests {
     fn reads_a_view_as_it_reads_its_copy() {
         let (embed, x) = (layer(3, 2, 4), image([2, 3, 4, 6]).swap_dims(2, 3));
         let copy = Tensor::from_data(x.clone().into_data(), &Device::flex());
-        assert_eq!(values(embed.forward(x)), values(embed.forward(copy)));
+        assert_eq!(values(embed.forward(x, None)), values(embed.forward(copy, None)));
     }
 
     #[test]
@@ -178,7 +179,7 @@ mod tests {
         let build = Build::new(&Device::flex().autodiff(), 2);
         let embed = PatchEmbed::new(&build, 2, 2, 3, Init::Xavier);
         let x = build.param("image", [1, 2, 4, 4], Init::Normal { std: 1.0 });
-        let grads = embed.forward(x.val()).square().sum().backward();
+        let grads = embed.forward(x.val(), None).square().sum().backward();
         assert!(values(x.val().grad(&grads).expect("tracked")).iter().all(|g| *g != 0.0));
         assert!(embed.project.weight.val().grad(&grads).is_some());
         assert!(embed.project.bias.as_ref().is_some_and(|b| b.val().grad(&grads).is_some()));

@@ -11,6 +11,7 @@ use qkv_base::{Error, Result};
 use qkv_model::count::{self, Parameter};
 use qkv_model::pretrained::{Values, fill};
 use qkv_model::{Pretrained, Transformer};
+use qkv_nn::LoraSize;
 use qkv_weights::{Checkpoint, Dtype, Slot, save_safetensors, write_atomically};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ pub struct About {
     pub rank: usize,
     /// α
     pub alpha: f64,
+    /// probability of dropping what an adapter read while it learnt
+    pub dropout: f64,
 }
 
 /// The parameters that are not adapters.
@@ -45,44 +48,47 @@ fn module(slot: &Slot) -> Option<&str> {
     slot.theirs.strip_suffix(".weight")
 }
 
-/// Writes the adapters of `model` and every parameter that learnt whole beside them.
+/// Writes the adapters of `model`, and beside them every parameter that learnt whole or that the base does not have.
 pub fn save(it: &Pretrained, model: &Transformer, about: &About, dir: &Path) -> Result<()> {
     let values = Values::of(model);
     let shapes: BTreeMap<String, Vec<usize>> =
         count::parameters(model).into_iter().map(|p| (p.path, p.shape)).collect();
-    let learnt = learning(model);
+    let mut learnt = learning(model);
+    learnt.extend(it.report.fresh.iter().cloned());
     let (mut tensors, mut targets, mut whole) = (vec![], BTreeSet::new(), BTreeSet::new());
     let (mut ranks, mut alphas) = (BTreeMap::new(), BTreeMap::new());
-    for slot in slots(it, model)? {
-        if let Some(name) = module(&slot)
-            && let Some((a, b, rank)) = stacked(&slot, &values, &shapes)
+    let slots = slots(it, model)?;
+    for slot in &slots {
+        if let Some(name) = module(slot)
+            && let Some((a, b, rank)) = stacked(slot, &values, &shapes)
         {
-            let last = name.rsplit('.').next().unwrap_or(name).to_string();
             if rank != about.rank {
+                let last = name.rsplit('.').next().unwrap_or(name).to_string();
                 ranks.insert(last.clone(), rank);
-                alphas.insert(last.clone(), about.alpha * rank as f64 / about.rank.max(1) as f64);
+                alphas.insert(last, about.alpha * rank as f64 / about.rank.max(1) as f64);
             }
-            targets.insert(last);
+            targets.insert(name.to_string());
             tensors.push((format!("{UNDER}{name}.lora_A.weight"), vec![rank, a.len() / rank.max(1)], a));
             tensors.push((format!("{UNDER}{name}.lora_B.weight"), vec![b.len() / rank.max(1), rank], b));
         }
         if slot.is_plain() && slot.ours().all(|p| learnt.contains(&p.path)) {
             let path = slot.ours().map(|p| p.path.clone()).next().unwrap_or_default();
-            let parent = slot.theirs.rsplit_once('.').map_or("", |(m, _)| m);
-            whole.insert(parent.rsplit('.').next().unwrap_or(parent).to_string());
+            whole.insert(slot.theirs.rsplit_once('.').map_or("", |(m, _)| m).to_string());
             tensors.push((format!("{UNDER}{}", slot.theirs), slot.shape.clone(), values.read(&path)));
         }
     }
     if targets.is_empty() {
         return Err(Error::new("lora", "the network has no adapters", "train it with --lora"));
     }
+    let modules: BTreeSet<&str> = slots.iter().filter_map(|s| Some(s.theirs.rsplit_once('.')?.0)).collect();
+    let (targets, whole) = (short(&targets, &modules), short(&whole, &modules));
     let all: Vec<_> = tensors.iter().map(|(n, s, v)| qkv_weights::Tensor::values(n.clone(), s.clone(), v)).collect();
     let fail = |e: std::io::Error| Error::new(dir.display().to_string(), e.to_string(), "is the place writable?");
     save_safetensors(dir, &all, Dtype::F32, u64::MAX)?;
     std::fs::rename(dir.join("model.safetensors"), dir.join(FILE)).map_err(fail)?;
     let config = json!({
         "peft_type": "LORA", "base_model_name_or_path": about.base, "r": about.rank, "lora_alpha": about.alpha,
-        "lora_dropout": 0.0, "bias": "none", "target_modules": targets, "rank_pattern": ranks, "alpha_pattern": alphas,
+        "lora_dropout": about.dropout, "bias": "none", "target_modules": targets, "rank_pattern": ranks, "alpha_pattern": alphas,
         "modules_to_save": if whole.is_empty() { Value::Null } else { json!(whole) },
         "fan_in_fan_out": it.sheet.name == "gpt2", "task_type": task_type(it), "inference_mode": true,
         "init_lora_weights": true, "use_rslora": false, "use_dora": false,
@@ -90,6 +96,14 @@ pub fn save(it: &Pretrained, model: &Transformer, about: &About, dir: &Path) -> 
     write_atomically(&dir.join(CONFIG), format!("{config:#}\n").as_bytes())?;
     // The labels of a new head, which PEFT leaves to the person to remember.
     write_atomically(&dir.join("config.json"), it.config.text().as_bytes())
+}
+
+/// Names by which PEFT finds `chosen` among all modules, and nothing else: it compares ends. The last name where that is
+/// enough (`query`), the whole one where another layer ends in it too.
+fn short(chosen: &BTreeSet<String>, modules: &BTreeSet<&str>) -> BTreeSet<String> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_string();
+    let enough = |end: &str| modules.iter().filter(|m| m.ends_with(end)).all(|m| chosen.contains(*m));
+    chosen.iter().map(|name| if enough(&last(name)) { last(name) } else { name.clone() }).collect()
 }
 
 fn task_type(it: &Pretrained) -> Value {
@@ -211,7 +225,7 @@ pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
         _ => alpha / rank,
     };
     let targets: Vec<&str> = layers.iter().map(String::as_str).collect();
-    let model = it.model.clone().with_lora(&targets, r, scale * r as f64, 0)?;
+    let model = it.model.clone().with_lora(&targets, LoraSize { rank: r, alpha: scale * r as f64, dropout: 0.0 }, 0)?;
     Ok(fill(model, values))
 }
 
@@ -224,17 +238,29 @@ mod tests {
     use qkv_nn::Cx;
 
     #[test]
+    fn a_module_is_named_so_that_no_other_is_meant() {
+        let modules = ["layer.0.dense", "layer.0.query", "layer.1.query", "pooler.dense", "classifier"].into();
+        let named = |chosen: &[&str]| -> Vec<String> {
+            short(&chosen.iter().map(|c| c.to_string()).collect(), &modules).into_iter().collect()
+        };
+        assert_eq!(named(&["layer.0.query", "layer.1.query"]), ["query"]);
+        assert_eq!(named(&["layer.0.query"]), ["layer.0.query"]);
+        assert_eq!(named(&["pooler.dense", "classifier"]), ["classifier", "pooler.dense"]);
+    }
+
+    #[test]
     fn an_adapter_comes_back_also_through_a_fused_matrix() {
         for (name, targets) in [("gpt2", vec!["q", "v"]), ("llama", vec!["q", "v", "up"])] {
             let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny").join(name);
             let it = Pretrained::load(&dir, &Device::flex().autodiff()).unwrap();
-            let adapted = it.model.clone().with_lora(&targets, 2, 6.0, 1).unwrap();
+            let adapted =
+                it.model.clone().with_lora(&targets, LoraSize { rank: 2, alpha: 6.0, dropout: 0.1 }, 1).unwrap();
             let some = count::parameters(&adapted).into_iter().filter(|p| p.path.ends_with("lora.b"));
             let key = qkv_base::Key::new(5, 0, 0);
             let noise = some.map(|p| (p.path.clone(), key.named(&p.path).normals(p.elements() as usize))).collect();
             let adapted = fill(adapted, noise);
             let out = tempfile::tempdir().unwrap();
-            let about = About { base: "base".into(), rank: 2, alpha: 6.0 };
+            let about = About { base: "base".into(), rank: 2, alpha: 6.0, dropout: 0.1 };
             save(&it, &adapted, &about, out.path()).unwrap();
             let again = load(&it, out.path()).unwrap();
             let say = |m: &Transformer| {

@@ -19,6 +19,8 @@ pub struct Sides {
     pub compositional: Option<Arc<dyn Corpus>>,
     /// labels in the corpus' own order, where it has one
     pub labels: Vec<String>,
+    /// the test of each corpus of a mixture, by what stands before its sources
+    pub parts: Vec<(String, Arc<dyn Corpus>)>,
     /// what was decided on the way
     pub notes: Vec<String>,
 }
@@ -38,8 +40,11 @@ impl Goal {
 }
 
 impl Sides {
-    /// Opens the corpus of a recipe.
+    /// Opens the corpus of a recipe, or its mixture.
     pub fn open(data: &Data, seed: u64) -> Result<Self> {
+        if !data.mix.is_empty() {
+            return Self::mixed(data, seed);
+        }
         if data.corpus.starts_with("builtin:") {
             return Self::made(data, seed);
         }
@@ -50,7 +55,34 @@ impl Sides {
             _ => rows(&whole, data, seed)?,
         };
         let [train, valid, test] = cut;
-        Ok(Self { train, valid, test, compositional: None, labels: vec![], notes: opened.notes })
+        let (labels, parts) = (vec![], vec![]);
+        Ok(Self { train, valid, test, compositional: None, labels, parts, notes: opened.notes })
+    }
+
+    /// Several corpora, an example of each in turn, every source behind the prefix of its corpus.
+    fn mixed(data: &Data, seed: u64) -> Result<Self> {
+        let one = |(corpus, prefix): (&String, &String)| {
+            let data = Data { corpus: corpus.clone(), mix: Default::default(), ..data.clone() };
+            Ok((prefix.clone(), Self::open(&data, seed)?))
+        };
+        let all: Vec<(String, Self)> = data.mix.iter().map(one).collect::<Result<_>>()?;
+        let side = |of: fn(&Self) -> Option<&Arc<dyn Corpus>>| -> Result<Vec<Vec<Example>>> {
+            all.iter().filter_map(|(prefix, s)| Some(prefixed(&**of(s)?, prefix))).collect()
+        };
+        let test = side(|s| Some(&s.test))?;
+        let name = |(corpus, prefix): (&String, &String)| {
+            if prefix.is_empty() { corpus } else { prefix }.trim().trim_end_matches(':').to_string()
+        };
+        let parts = data.mix.iter().map(name).zip(&test).map(|(n, t)| (n, Arc::new(t.clone()) as Arc<dyn Corpus>));
+        Ok(Self {
+            parts: parts.collect(),
+            train: in_turn(side(|s| Some(&s.train))?),
+            valid: in_turn(side(|s| Some(&s.valid))?),
+            test: in_turn(test),
+            compositional: Some(in_turn(side(|s| s.compositional.as_ref())?)).filter(|c| !c.is_empty()),
+            labels: vec![],
+            notes: all.into_iter().flat_map(|(_, s)| s.notes).collect(),
+        })
     }
 
     /// A corpus that qkv makes itself. The sides that judge are the same for every seed.
@@ -68,6 +100,7 @@ impl Sides {
             test: side(Side::Test, 1, data.test),
             compositional: Some(side(Side::Compositional, 1, data.test)).filter(|c| !c.is_empty()),
             labels: corpus.labels().iter().map(|l| l.to_string()).collect(),
+            parts: vec![],
             notes: vec![],
         })
     }
@@ -91,6 +124,24 @@ pub(crate) fn convert(example: builtin::Example, goal: Goal) -> Example {
         (Task::Text, other) => Example::Text(other.text().into_owned()),
         (_, other) => other,
     }
+}
+
+/// The examples of a corpus, with a text before every source.
+fn prefixed(corpus: &dyn Corpus, prefix: &str) -> Result<Vec<Example>> {
+    let put = |example: Example| match example {
+        Example::Pair { source, target } => Example::Pair { source: format!("{prefix}{source}"), target },
+        Example::Text(text) => Example::Text(format!("{prefix}{text}")),
+        other => other,
+    };
+    corpus.examples().map(|e| Ok(put(e?))).collect()
+}
+
+/// The first of each, the second of each, and so on; a short list ends early.
+fn in_turn(lists: Vec<Vec<Example>>) -> Arc<dyn Corpus> {
+    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+    let all: Vec<Example> =
+        (0..longest).flat_map(|i| lists.iter().filter_map(move |l| l.as_slice().get(i))).cloned().collect();
+    Arc::new(all)
 }
 
 /// One long text: the last tenth is kept apart, cut at a line where there is one.
@@ -156,6 +207,18 @@ mod tests {
         let texts = |c: &Arc<dyn Corpus>| c.examples().map(|e| e.unwrap().text().into_owned()).collect::<Vec<_>>();
         assert!(texts(&a.train).iter().all(|t| !texts(&a.test).contains(t)));
         assert_eq!(a.compositional.unwrap().len(), 10);
+    }
+
+    #[test]
+    fn a_mixture_takes_turns_and_keeps_its_parts_apart() {
+        let mix = [("builtin:typos", "correct: "), ("builtin:en-it", "to Italian: ")];
+        let mix = mix.map(|(corpus, prefix)| (corpus.to_string(), prefix.to_string())).into();
+        let sides = Sides::open(&Data { mix, ..data("", Goal::Translate) }, 1).unwrap();
+        assert_eq!((sides.train.len(), sides.valid.len(), sides.test.len()), (100, 20, 20));
+        let starts = |i| sides.test.get(i).unwrap().text().split(": ").next().unwrap().to_string();
+        assert_eq!([0, 1, 2, 3].map(starts), ["to Italian", "correct", "to Italian", "correct"]);
+        let parts: Vec<(&str, usize)> = sides.parts.iter().map(|(n, c)| (n.as_str(), c.len())).collect();
+        assert_eq!(parts, [("to Italian", 10), ("correct", 10)]);
     }
 
     #[test]

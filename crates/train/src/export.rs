@@ -18,7 +18,8 @@ pub fn leave(home: &Home, plan: &Plan, model: &Transformer) -> Result<()> {
     if lora.rank == 0 {
         return Ok(());
     }
-    let about = adapter::About { base: plan.recipe.model.from.clone(), rank: lora.rank, alpha: lora.alpha };
+    let (rank, alpha, dropout) = (lora.rank, lora.alpha, lora.dropout);
+    let about = adapter::About { base: plan.recipe.model.from.clone(), rank, alpha, dropout };
     home.replace("adapter", |dir| adapter::save(&plan.pretrained, model, &about, dir))
 }
 
@@ -56,14 +57,17 @@ pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What stands at the top of a report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Top {
+    /// one sentence
+    pub summary: String,
+    /// the few numbers that matter most, with their names
+    pub facts: Vec<(String, String)>,
+}
+
 /// Writes `report.html`: curves from the journal, scores, samples, the recipe.
-pub fn save_report(
-    home: &Home,
-    title: &str,
-    recipe: &str,
-    sides: &[(&str, &Scores)],
-    samples: &[Judged],
-) -> Result<()> {
+pub fn save_report(home: &Home, top: Top, recipe: &str, sides: &[(&str, &Scores)], samples: &[Judged]) -> Result<()> {
     let place = home.at("metrics.jsonl");
     let journal = std::fs::read_to_string(&place)
         .map_err(|e| Error::new(place.display().to_string(), e.to_string(), "is it readable?"))?;
@@ -76,7 +80,8 @@ pub fn save_report(
         series: keys.iter().map(|(name, key)| Series { name: (*name).into(), points: points(key) }).collect(),
         ..Chart::default()
     };
-    let mut table = Table { title: "Scores".into(), head: vec!["".into()], rows: vec![] };
+    let mut table =
+        Table { title: "On examples that were never learnt from".into(), head: vec!["".into()], rows: vec![] };
     let keys: Vec<&String> = sides.first().map(|(_, s)| s.values.keys().collect()).unwrap_or_default();
     table.head.extend(keys.iter().map(|k| k.to_string()));
     for (name, scores) in sides {
@@ -86,9 +91,9 @@ pub fn save_report(
     let sample =
         |j: &Judged| Sample { source: j.source.clone(), expected: Some(j.expected.clone()), got: j.got.clone() };
     let report = Report {
-        title: title.into(),
-        summary: String::new(),
-        facts: vec![],
+        title: home.dir().display().to_string(),
+        summary: top.summary,
+        facts: top.facts,
         charts: vec![
             chart("Loss", &[("training", "loss"), ("validation", "valid_loss")]),
             chart("Learning rate", &[("rate", "rate")]),

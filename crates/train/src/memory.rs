@@ -31,10 +31,10 @@ impl Need {
         let average = if train.average > 0.0 { weights.all } else { 0 };
         let beside = 4 * (weights.learning + weights.moments + sums + average);
         // The allocator keeps freed blocks for the next step. Where all batches have one shape, they fit, but for an
-        // eighth; otherwise those of other sizes wait beside them (measured: 0.8 of a pass on `translate`).
+        // eighth; otherwise some of other sizes wait beside them (measured: half of a pass on `translate`).
         let pass = kept::bytes(plan.pretrained.spec(), widest(plan), train.recompute);
         let alike = matches!(plan.recipe.data.objective, Goal::NextToken | Goal::Image);
-        let pass = if alike { pass + pass / 8 } else { pass + pass / 4 * 3 };
+        let pass = if alike { pass + pass / 8 } else { pass + pass / 2 };
         Ok(Self { held: resident().unwrap_or(0), beside, pass })
     }
 

@@ -3,9 +3,9 @@
 
 use crate::corpus::{Sides, known_by};
 use crate::optim::{Groups, Optimizer};
-use crate::recipe::{Goal, Model, Recipe};
+use crate::recipe::{Data, Goal, Model, Recipe};
 use crate::schedule::Schedule;
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use qkv_base::{Error, Result};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
@@ -48,7 +48,7 @@ pub struct Plan {
 impl Plan {
     /// Makes everything ready. A tokenizer in `kept` (of a run that is resumed) is taken instead of a new one.
     pub fn new(recipe: &Recipe, kept: Option<&Path>) -> Result<Self> {
-        let sides = Sides::open(&recipe.data, recipe.train.seed)?;
+        let mut sides = Sides::open(&recipe.data, recipe.train.seed)?;
         let from = Some(Path::new(&recipe.model.from)).filter(|p| !p.as_os_str().is_empty());
         let tokenizer = match recipe.data.objective {
             Goal::Image => None,
@@ -67,8 +67,13 @@ impl Plan {
         if recipe.lora.rank > 0 {
             let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();
             let lora = &recipe.lora;
-            let model = pretrained.model.with_lora(&targets, lora.rank, lora.alpha, recipe.train.seed)?;
+            let model = pretrained.model.with_lora(&targets, lora.size(), recipe.train.seed)?;
             // A new head has nothing to be adapted from: it learns whole.
+            let fresh = |target: &&&str| pretrained.report.fresh.iter().any(|path| path.starts_with(**target));
+            if let Some(head) = targets.iter().find(fresh) {
+                let what = format!("`{head}` is new and learns whole");
+                return Err(Error::new("lora.targets", what, "leave it out"));
+            }
             pretrained.model = thaw(model, &pretrained.report.fresh);
         }
         pretrained.model = freeze(pretrained.model, &recipe.model.freeze)?;
@@ -77,7 +82,8 @@ impl Plan {
             Input::Patches { channels, .. } => channels,
             Input::Tokens { .. } => 0,
         };
-        let asked = Asked { goal: recipe.data.objective, length: recipe.data.length, prefix: &recipe.data.prefix };
+        let length = room(&pretrained, recipe.data.length, &mut sides.notes);
+        let asked = Asked { goal: recipe.data.objective, length, prefix: &recipe.data.prefix };
         let objective = asked.objective(family, tokenizer.as_ref(), &labels, channels)?;
         let policy = policy(recipe);
         let seed = recipe.train.seed;
@@ -85,7 +91,8 @@ impl Plan {
         let straight = Policy { turn: Turn::Straight, ..policy };
         let valid = Loader::new(sides.valid.clone(), objective.clone(), straight, seed)?;
         let fingerprint = known_by(&sides)?;
-        Ok(Self { recipe: recipe.clone(), sides, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
+        let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
+        Ok(Self { recipe, sides, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
     }
 
     /// The learning rate of every step.
@@ -99,6 +106,13 @@ impl Plan {
             steps: train.steps,
             width: self.pretrained.spec().width,
         }
+    }
+
+    /// How many numbers learn, and how many there are, adapters included.
+    pub fn learning(&self) -> (u64, u64) {
+        let mut walk = Sizes::default();
+        self.pretrained.model.visit(&mut walk);
+        (walk.learn, walk.all)
     }
 
     /// A new optimiser.
@@ -123,9 +137,20 @@ fn policy(recipe: &Recipe) -> Policy {
 
 fn tokenizer(recipe: &Recipe, sides: &Sides, kept: Option<&Path>, from: Option<&Path>) -> Result<Tokenizer> {
     let there = Some(Path::new(&recipe.tokenizer.path)).filter(|p| !p.as_os_str().is_empty());
-    if let Some(path) = kept.or(there).or(from) {
-        return Tokenizer::load(path);
+    match kept.or(there).or(from) {
+        Some(path) => Tokenizer::load(path),
+        None => learn_tokenizer(recipe, &[sides]),
     }
+}
+
+/// The tokenizer of two recipes that are run one after the other: of the first one's kind, learnt from the texts of both,
+/// so that the second finds its words whole.
+pub fn shared_tokenizer(first: &Recipe, second: &Recipe) -> Result<Tokenizer> {
+    let [a, b] = [first, second].map(|r| Sides::open(&r.data, r.train.seed));
+    learn_tokenizer(first, &[&a?, &b?])
+}
+
+fn learn_tokenizer(recipe: &Recipe, sides: &[&Sides]) -> Result<Tokenizer> {
     let kind = match recipe.tokenizer.kind.as_str() {
         "unigram" => Kind::Unigram,
         "bpe" => Kind::Bpe,
@@ -151,7 +176,8 @@ fn tokenizer(recipe: &Recipe, sides: &Sides, kept: Option<&Path>, from: Option<&
     let base = TrainSpec::new(kind);
     // Some tens of thousands of lines know every word that is worth a piece.
     let spec = TrainSpec { shape, special, vocab_size: recipe.tokenizer.vocab, sample: Some(30_000), ..base };
-    let lines = (&*sides.train as &dyn Corpus).examples().filter_map(Result::ok).flat_map(lines_of);
+    let lines =
+        sides.iter().flat_map(|s| (&*s.train as &dyn Corpus).examples()).filter_map(Result::ok).flat_map(lines_of);
     Ok(qkv_text::train(lines, &spec, &mut |_| {})?.tokenizer)
 }
 
@@ -163,6 +189,17 @@ fn lines_of(example: Example) -> Vec<String> {
         Example::Question { context, question, .. } => vec![context, question],
         Example::Text(text) if text.len() > 10_000 => text.split_inclusive('\n').map(String::from).collect(),
         other => vec![other.text().into_owned()],
+    }
+}
+
+/// The tokens of a row: as asked for, or as many as the network has positions, which is noted.
+fn room(it: &Pretrained, asked: usize, notes: &mut Vec<String>) -> usize {
+    match it.spec().position.max() {
+        Some(most) if most < asked && matches!(it.spec().input, Input::Tokens { .. }) => {
+            notes.push(format!("rows are cut to {most} tokens: the network has no more positions"));
+            most
+        }
+        _ => asked,
     }
 }
 
@@ -296,7 +333,7 @@ fn spec(recipe: &Recipe, family: &str, vocab: usize, pad: Option<u32>, labels: &
         }
     };
     if let Input::Tokens { pad: place, .. } = &mut spec.input
-        && !matches!(family, "gpt2")
+        && !matches!(family, "gpt2" | "t5")
     {
         *place = pad;
     }
@@ -373,6 +410,23 @@ fn freeze(model: Transformer, paths: &[String]) -> Result<Transformer> {
 /// These parameters learn.
 fn thaw(model: Transformer, paths: &[String]) -> Transformer {
     model.map(&mut Learning { path: vec![], decide: |path: &str| paths.iter().any(|p| p == path).then_some(true) })
+}
+
+/// Counts the numbers that learn.
+#[derive(Default)]
+struct Sizes {
+    learn: u64,
+    all: u64,
+}
+
+impl ModuleVisitor for Sizes {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let size = param.lazy_shape().num_elements() as u64;
+        self.all += size;
+        if param.val().is_require_grad() {
+            self.learn += size;
+        }
+    }
 }
 
 /// Decides by path which parameters learn.

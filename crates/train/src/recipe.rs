@@ -4,11 +4,24 @@
 use crate::schedule::Curve;
 use qkv_base::{Error, Result, nearest};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The recipes that qkv brings along, by name.
 pub const ALL: &[(&str, &str)] = &[
     ("translate", include_str!("../../../recipes/translate.toml")),
     ("char-gpt", include_str!("../../../recipes/char-gpt.toml")),
+    ("gpt", include_str!("../../../recipes/gpt.toml")),
+    ("llama", include_str!("../../../recipes/llama.toml")),
+    ("bert", include_str!("../../../recipes/bert.toml")),
+    ("sentiment", include_str!("../../../recipes/sentiment.toml")),
+    ("entities", include_str!("../../../recipes/entities.toml")),
+    ("answers", include_str!("../../../recipes/answers.toml")),
+    ("typos", include_str!("../../../recipes/typos.toml")),
+    ("t5", include_str!("../../../recipes/t5.toml")),
+    ("t5-tasks", include_str!("../../../recipes/t5-tasks.toml")),
+    ("bart", include_str!("../../../recipes/bart.toml")),
+    ("summaries", include_str!("../../../recipes/summaries.toml")),
+    ("vit", include_str!("../../../recipes/vit.toml")),
 ];
 
 /// What `qkv finetune` starts from.
@@ -81,6 +94,8 @@ pub struct Data {
     pub length: usize,
     /// what stands before every source
     pub prefix: String,
+    /// several corpora instead of one, each with what stands before its sources
+    pub mix: BTreeMap<String, String>,
 }
 
 impl Default for Data {
@@ -94,6 +109,17 @@ impl Default for Data {
             test: 500,
             length: 128,
             prefix: String::new(),
+            mix: BTreeMap::new(),
+        }
+    }
+}
+
+impl Data {
+    /// How it is called: the corpus, or all of a mixture.
+    pub fn name(&self) -> String {
+        match self.mix.is_empty() {
+            true => self.corpus.clone(),
+            false => self.mix.keys().map(String::as_str).collect::<Vec<_>>().join(" + "),
         }
     }
 }
@@ -136,7 +162,7 @@ pub struct Model {
     pub patch: usize,
     /// probability of dropping
     pub dropout: f64,
-    /// a directory to start from instead of chance
+    /// a directory to start from instead of chance; `recipe:NAME`: what that recipe makes, run first in the same place
     pub from: String,
     /// parameters whose path starts so do not learn
     pub freeze: Vec<String>,
@@ -289,7 +315,7 @@ pub struct Eval {
     pub batches: u64,
     /// evaluations without a better loss after which the run ends; 0: never
     pub patience: u64,
-    /// the metric of the test: `loss`, `bleu`, `chrf`, `accuracy`, `f1`, `exact`, `rouge-l`
+    /// the metric of the test: `loss`, `bleu`, `chrf`, `accuracy`, `f1`, `exact`, `rouge-l` and others
     pub metric: String,
     /// the score that the run must reach to say PASS; 0: none is asked for
     pub goal: f64,
@@ -313,11 +339,20 @@ pub struct Lora {
     pub alpha: f64,
     /// ends of the paths of the layers that are adapted
     pub targets: Vec<String>,
+    /// probability of dropping what an adapter reads
+    pub dropout: f64,
 }
 
 impl Default for Lora {
     fn default() -> Self {
-        Self { rank: 0, alpha: 16.0, targets: vec!["q".into(), "v".into()] }
+        Self { rank: 0, alpha: 16.0, targets: vec!["q".into(), "v".into()], dropout: 0.0 }
+    }
+}
+
+impl Lora {
+    /// How large and how strong the adapters are.
+    pub fn size(&self) -> qkv_nn::LoraSize {
+        qkv_nn::LoraSize { rank: self.rank, alpha: self.alpha, dropout: self.dropout }
     }
 }
 
@@ -376,9 +411,22 @@ impl Recipe {
             "wants checkpoints at regular steps, and no running average",
             "set checkpoint.every, and train.average = 0",
         )?;
+        let (one, many) = (!data.corpus.is_empty(), !data.mix.is_empty());
+        ensure(!(one && many), "data.mix", "data.corpus is said as well", "leave one of them empty")?;
+        ensure(
+            data.prefix.is_empty() || !many,
+            "data.prefix",
+            "a mixture has its own prefixes",
+            "put it into data.mix",
+        )?;
         ensure(eval.goal.is_finite(), "eval.goal", "is no score", "use a number")?;
         self.rule()?;
         crate::score::Metric::parse(&eval.metric).map(|_| ())
+    }
+
+    /// The recipe that is run before this one.
+    pub fn before(&self) -> Option<&str> {
+        self.model.from.strip_prefix("recipe:")
     }
 
     /// The optimiser's rule.
@@ -530,6 +578,7 @@ mod tests {
         assert!(say("[optim]\nname = \"adamv\"").hint.starts_with("did you mean `adamw`?"));
         assert!(say("[train]\nsteps = \"many\"").to_string().starts_with("r, line 2: "));
         assert!(say("[eval]\nmetric = \"blue\"").hint.contains("`bleu`"));
+        assert!(say("[data]\nmix = { a = \"b\" }").hint.contains("leave one"));
         assert!(find("translat").unwrap_err().hint.starts_with("did you mean `translate`?"));
     }
 

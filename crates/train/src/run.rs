@@ -11,7 +11,7 @@ use crate::home::Home;
 use crate::observe::{Event, Observer, Told};
 use crate::optim::Optimizer;
 use crate::plan::Plan;
-use crate::recipe::Keep;
+use crate::recipe::{Goal, Keep};
 use crate::schedule::Schedule;
 use crate::score::{Judge, Judged};
 use crate::step::{Ask, Done, Skipped, learn, mean_loss};
@@ -263,7 +263,10 @@ pub fn samples(plan: &Plan, model: &Transformer) -> Result<Vec<Judged>> {
         return Ok(vec![]);
     }
     let few = Subset::new(plan.sides.valid.clone(), (0..n as u32).collect());
-    Ok(judge(plan, model).scores(&few)?.judged)
+    match plan.recipe.data.objective {
+        Goal::NextToken => judge(plan, model).go_on(&few, n),
+        _ => Ok(judge(plan, model).scores(&few)?.judged),
+    }
 }
 
 /// What judges the network of a plan.

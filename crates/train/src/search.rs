@@ -4,7 +4,7 @@
 use burn::module::Module;
 use qkv_base::Result;
 use qkv_decode::{Ask, Chain, Engine, Pick, search};
-use qkv_model::{Seq2Seq, Transformer};
+use qkv_model::{CausalLm, Seq2Seq, Transformer};
 
 /// What ends a row, and how far one may go.
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +19,34 @@ pub struct Until {
 pub fn write(model: &Transformer, sources: &[Vec<u32>], start: u32, until: Until) -> Result<Vec<Vec<u32>>> {
     let model = model.valid();
     // Behind the start there is room for what the network can place, less one.
-    let max = Seq2Seq::context(&model).map_or(until.most, |context| until.most.min(context.saturating_sub(1)));
-    let (starts, chain) = (vec![vec![start]; sources.len()], Chain { steps: vec![], pick: Pick::Greedy });
-    let ask =
-        Ask { prompts: &starts, sources: Some(sources), chain: &chain, ends: &[until.end], max, seed: 0, first: 0 };
-    let mut engine = Engine::pair(&model, sources, &[start], max)?;
-    let rows = search::sample(&mut engine, &ask, 1, &mut |_| true)?;
+    let most = Seq2Seq::context(&model).map_or(until.most, |context| until.most.min(context.saturating_sub(1)));
+    let mut engine = Engine::pair(&model, sources, &[start], most)?;
+    grow(&mut engine, &vec![vec![start]; sources.len()], Some(sources), Until { most, ..until })
+}
+
+/// Goes on with one prompt, as far as the network can place it; without the end.
+pub fn go_on(model: &Transformer, prompt: &[u32], until: Until) -> Result<Vec<u32>> {
+    let model = model.valid();
+    let room = CausalLm::context(&model).map_or(until.most, |context| context.saturating_sub(prompt.len()));
+    let most = until.most.min(room);
+    if prompt.is_empty() || most == 0 {
+        return Ok(vec![]);
+    }
+    let prompts = [prompt.to_vec()];
+    let mut engine = Engine::causal(&model, &prompts, most)?;
+    Ok(grow(&mut engine, &prompts, None, Until { most, ..until })?.pop().unwrap_or_default())
+}
+
+/// Each row goes on with its likeliest token.
+fn grow(
+    engine: &mut Engine,
+    prompts: &[Vec<u32>],
+    sources: Option<&[Vec<u32>]>,
+    until: Until,
+) -> Result<Vec<Vec<u32>>> {
+    let (chain, ends) = (Chain { steps: vec![], pick: Pick::Greedy }, [until.end]);
+    let ask = Ask { prompts, sources, chain: &chain, ends: &ends, max: until.most, seed: 0, first: 0 };
+    let rows = search::sample(engine, &ask, 1, &mut |_| true)?;
     let ids = rows.into_iter().flatten().map(|row| row.ids);
     Ok(ids.map(|ids| ids.into_iter().filter(|id| *id != until.end).collect()).collect())
 }

@@ -2,7 +2,7 @@
 
 use crate::corpus::convert;
 use crate::plan::Asked;
-use crate::recipe::Goal;
+use crate::recipe::{Data, Goal, Recipe};
 use crate::score::{Judge, Scores};
 use burn::tensor::Device;
 use qkv_base::{Error, Result};
@@ -31,8 +31,10 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Loads a model directory, or the model of a run. `length` bounds the rows; 0: as the network allows, up to 512.
+    /// Loads a model directory, or the model of a run. `length` bounds the rows; 0: as the run had them, or as the network
+    /// allows, up to 512.
     pub fn load(path: &Path, length: usize, prefix: &str) -> Result<Self> {
+        let learnt = Self::of_run(path)?;
         let path = if path.join("model/config.json").exists() { path.join("model") } else { path.to_path_buf() };
         let pretrained = Pretrained::load(&path, &Device::flex().autodiff())?;
         let spec = pretrained.spec();
@@ -49,6 +51,11 @@ impl Trial {
                 return Err(Error::new(path.display().to_string(), "the network has no head to be judged by", hint));
             }
         };
+        // A run knows what it learnt; a head alone cannot tell hidden spans from translation.
+        let (goal, length) = match learnt {
+            Some(data) => (data.objective, if length == 0 { data.length } else { length }),
+            None => (goal, length),
+        };
         let tokenizer = if goal == Goal::Image { None } else { Some(Tokenizer::load(&path)?) };
         let labels = Labels::new(pretrained.config.labels()?.unwrap_or_default());
         let channels = if let Input::Patches { channels, .. } = spec.input { channels } else { 0 };
@@ -57,6 +64,17 @@ impl Trial {
         let asked = Asked { goal, length, prefix };
         let objective = asked.objective(pretrained.sheet.name, tokenizer.as_ref(), &labels, channels)?;
         Ok(Self { path, pretrained, tokenizer, labels, goal, objective })
+    }
+
+    /// What a run learnt from, where `path` is one.
+    fn of_run(path: &Path) -> Result<Option<Data>> {
+        let place = path.join("recipe.toml");
+        if !place.exists() || !path.join("model/config.json").exists() {
+            return Ok(None);
+        }
+        let name = place.display().to_string();
+        let text = std::fs::read_to_string(&place).map_err(|e| Error::new(&name, e.to_string(), "is it readable?"))?;
+        Ok(Some(Recipe::parse(&name, &text)?.data))
     }
 
     /// The examples of a file, or the unseen test of a corpus that qkv makes itself; `most` at most, 0: all.

@@ -14,6 +14,7 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Gradients, Tensor, TensorData};
 use qkv_base::{Error, Result};
 use qkv_kernels::fused::update;
+use rayon::prelude::*;
 use rules::At;
 use std::collections::BTreeMap;
 
@@ -275,7 +276,7 @@ pub fn global_norm<M: Module>(model: &M, grads: &Gradients) -> f32 {
     impl ModuleVisitor for Sum<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(grad) = param.val().grad(self.0) {
-                self.1 += grad.into_data().as_slice::<f32>().map(squares).unwrap_or(f64::NAN);
+                read(grad, |grad| self.1 += squares(grad));
             }
         }
     }
@@ -284,8 +285,17 @@ pub fn global_norm<M: Module>(model: &M, grads: &Gradients) -> f32 {
     sum.1.sqrt() as f32
 }
 
+/// `Σ v²`: chunks of fixed size, whose sums are added in order, whoever made them.
 fn squares(v: &[f32]) -> f64 {
-    v.chunks(4096).map(|c| qkv_kernels::simd::dot(c, c) as f64).sum()
+    let sums: Vec<f64> = v.par_chunks(4096).with_min_len(16).map(|c| qkv_kernels::simd::dot(c, c) as f64).collect();
+    sums.into_iter().sum()
+}
+
+/// Looks at the elements of a tensor outside of any graph, where they are.
+pub(crate) fn read<const D: usize>(tensor: Tensor<D>, f: impl FnOnce(&[f32])) {
+    // An update of nothing by the tensor: the one way to its elements that copies none of them.
+    let nothing = Tensor::<D>::zeros([0; D], &tensor.device());
+    update(nothing, tensor, |_, elements| f(elements));
 }
 
 /// Every gradient by the path of its parameter.
