@@ -131,8 +131,8 @@ impl Lexicon {
         }
     }
 
-    /// The likeliest cut, without the piece `not`.
-    fn best(&self, word: &[char], not: Option<u32>) -> Vec<u32> {
+    /// The likeliest cut, without the piece `not`; a character without a piece is `None`.
+    fn best(&self, word: &[char], not: Option<u32>) -> Vec<Option<u32>> {
         let mut best = vec![(f64::NEG_INFINITY, 0, None); word.len() + 1];
         best[0].0 = 0.0;
         for from in 0..word.len() {
@@ -145,7 +145,7 @@ impl Lexicon {
         }
         let (mut at, mut cut) = (word.len(), Vec::new());
         while at > 0 && best[at].0 > f64::NEG_INFINITY {
-            cut.extend(best[at].2);
+            cut.push(best[at].2);
             at = best[at].1;
         }
         cut.reverse();
@@ -221,7 +221,7 @@ fn digamma(mut x: f64) -> f64 {
 fn prune(pieces: Vec<Scored>, words: &[Word], enough: usize) -> Vec<Scored> {
     let lexicon = Lexicon::new(&pieces);
     let used = sum(words, pieces.len(), |(word, n), used| {
-        lexicon.best(word, None).into_iter().for_each(|id| used[id as usize] += n);
+        lexicon.best(word, None).into_iter().flatten().for_each(|id| used[id as usize] += n);
     });
     let (total, size) = (used.iter().sum::<f64>(), enough.max(pieces.len() * 3 / 4));
     let loss = |(id, (piece, _)): (usize, &Scored)| -> f64 {
@@ -233,10 +233,12 @@ fn prune(pieces: Vec<Scored>, words: &[Word], enough: usize) -> Vec<Scored> {
             return f64::NEG_INFINITY;
         }
         let others = lexicon.best(&chars, Some(id as u32));
-        // Its count goes to the pieces of the other cut, and the sum of counts grows with them.
+        // Its count goes to the pieces of the other cut, and the sum of counts grows with them. A character that has lost
+        // its piece counts as one that nobody else uses: leaving it out would make the most frequent words the cheapest
+        // to lose, because their characters stand nowhere else.
         let sum = total + used[id] * (others.len() as f64 - 1.0);
         let with = (used[id] / total).ln();
-        let without: f64 = others.iter().map(|o| ((used[*o as usize] + used[id]) / sum).ln()).sum();
+        let without: f64 = others.iter().map(|o| ((o.map_or(0.0, |o| used[o as usize]) + used[id]) / sum).ln()).sum();
         used[id] * (with - without)
     };
     let losses: Vec<f64> = pieces.par_iter().enumerate().map(loss).collect();
@@ -299,8 +301,8 @@ mod tests {
             .to_vec();
         let lexicon = Lexicon::new(&pieces);
         let word: Vec<char> = "abc".chars().collect();
-        assert_eq!(lexicon.best(&word, None), [4]);
-        assert_eq!(lexicon.best(&word, Some(4)), [0, 5]);
+        assert_eq!(lexicon.best(&word, None), [Some(4)]);
+        assert_eq!(lexicon.best(&word, Some(4)), [Some(0), Some(5)]);
     }
 
     #[test]
@@ -310,5 +312,20 @@ mod tests {
         let pieces = learn(&words, 14, 1, &mut |_| {});
         let has = |piece: &str| pieces.iter().any(|(p, _)| p == piece);
         assert!(pieces.len() <= 14 && has("▁the") && has("▁cat") && has("q"), "{pieces:?}");
+    }
+
+    /// The characters of a frequent word stand nowhere else: once the word is a piece, nobody uses them. It must not be
+    /// taken for one that can be done without.
+    #[test]
+    fn a_frequent_word_of_its_own_letters_stays() {
+        let rare = (0..600u32).map(|i| {
+            let letter = |n: u32| char::from(b'a' + (i / 7u32.pow(n) % 7) as u8);
+            (format!("▁{}{}{}{}", letter(0), letter(1), letter(2), letter(3)), 3)
+        });
+        let words: Vec<(String, u64)> = rare.chain([("▁कोन".into(), 5000), ("▁हैं".into(), 4000)]).collect();
+        let pieces = learn(&words, 120, 1, &mut |_| {});
+        for word in ["▁कोन", "▁हैं"] {
+            assert!(pieces.iter().any(|(p, _)| p == word), "{word} is gone: {pieces:?}");
+        }
     }
 }
