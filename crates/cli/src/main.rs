@@ -1,5 +1,6 @@
 //! `qkv`: the Transformer, whole. One verb per job; data on stdout, talk on stderr.
 
+#[cfg(unix)]
 mod allocator;
 mod answer;
 mod bench;
@@ -31,8 +32,13 @@ use clap::{Parser, Subcommand};
 use fail::Fail;
 use std::process::ExitCode;
 
+#[cfg(unix)]
 #[global_allocator]
-static ALLOCATOR: allocator::Few = allocator::Few::new();
+static ALLOCATOR: allocator::Fitting = allocator::Fitting::new();
+
+#[cfg(not(unix))]
+#[global_allocator]
+static ALLOCATOR: qkv_kernels::alloc::Reuse = qkv_kernels::alloc::Reuse::new();
 
 const ENVIRONMENT: &str = "Environment:
   QKV_SIMD=scalar|avx2|…  which vector instructions to use, of those the machine has

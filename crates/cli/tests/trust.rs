@@ -431,7 +431,7 @@ fn held(err: &str) -> Vec<(u64, f64)> {
 #[ignore = "slow tier: two hundred steps of two networks"]
 fn memory_stays_flat() {
     let (_held, dir) = place("");
-    for recipe in ["char-gpt"] {
+    for recipe in ["translate", "char-gpt"] {
         let set = ["train.steps=200", "train.log=1", "data.valid=5", "data.test=5", "eval.samples=0"];
         let set = set.iter().flat_map(|change| ["--set", change]);
         let (code, _, err) = run(&dir, &["train", recipe, "--out", recipe].into_iter().chain(set).collect::<Vec<_>>());
