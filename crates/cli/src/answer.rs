@@ -33,9 +33,9 @@ pub(crate) struct Args {
     /// The longest answer in tokens
     #[arg(long, value_name = "N", default_value_t = 30)]
     longest: usize,
-    /// How many tokens two windows share
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    stride: usize,
+    /// How many tokens two windows share; 64 if left out, or half a window where that is less
+    #[arg(long, value_name = "N")]
+    stride: Option<usize>,
     /// One line of JSON for each question
     #[arg(long)]
     json: bool,
@@ -85,7 +85,7 @@ fn windows(
     question: &str,
     context: &str,
     longest: usize,
-    stride: usize,
+    stride: Option<usize>,
 ) -> Result<Vec<Encoding>, Fail> {
     let whole = tokenizer.encode_pair(question, context, true)?;
     let inside: Vec<usize> =
@@ -95,6 +95,7 @@ fn windows(
         return Err(Fail::usage("the text to look in has no tokens", "give a longer text"));
     }
     let room = longest.saturating_sub(around);
+    let stride = stride.unwrap_or(64.min(room / 2));
     if room <= stride && whole.len() > longest {
         let what = format!(
             "the question takes {around} of {longest} tokens and leaves no room for windows that share {stride}"

@@ -1,5 +1,6 @@
 //! How the program says that something is wrong: what, where, and a hint.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 /// A failure, with its exit code.
@@ -41,10 +42,9 @@ impl Fail {
 
     /// Tells the person on stderr.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("error: {}", self.message);
-        if !self.hint.is_empty() {
-            eprintln!("hint: {}", self.hint);
-        }
+        let hint = if self.hint.is_empty() { String::new() } else { format!("hint: {}\n", self.hint) };
+        // A closed stderr (a terminal that is gone) hears nothing; the exit code tells all the same.
+        let _ = write!(std::io::stderr().lock(), "error: {}\n{hint}", self.message);
         ExitCode::from(self.code)
     }
 }

@@ -4,10 +4,11 @@ use crate::decoding::{BeamArgs, ChainArgs, Speaker, catch_interrupts, ids, inter
 use crate::fail::Fail;
 use crate::say;
 use crate::speak::{Answer, Order, Search, Traced, write_trace};
+use crate::translate::progress;
 use qkv_decode::{Chain, Pick, search::Contrastive};
 use qkv_model::CausalLm;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -97,12 +98,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     catch_interrupts();
     let began = Instant::now();
     let mut said = 0;
+    // Where the answers go to the terminal, they are the progress.
+    let bar = progress(if std::io::stdout().is_terminal() { 1 } else { prompts.len() });
     for (b, batch) in prompts.chunks(args.batch).enumerate() {
         said += args.batch(&order, batch, b * args.batch, prompts.len() > 1)?;
+        bar.inc(batch.len() as u64);
         if interrupted() {
             return Err(Fail::interrupted());
         }
     }
+    bar.finish_and_clear();
     let seconds = began.elapsed().as_secs_f64();
     eprintln!("{said} tokens in {seconds:.2} s ({:.1} tokens/s)", said as f64 / seconds.max(1e-9));
     Ok(())

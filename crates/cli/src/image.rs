@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
   qkv image MODEL *.jpg --top 3 --json   one line of JSON for each picture")]
 pub(crate) struct Args {
     /// A model, then PNG or JPEG files
-    #[arg(value_name = "MODEL] [FILE", required = true)]
+    #[arg(value_name = "MODEL> <FILE", required = true)]
     words: Vec<String>,
     /// How many classes are shown, most probable first
     #[arg(long, value_name = "N", default_value_t = 5)]

@@ -1,5 +1,6 @@
 //! `qkv`: the Transformer, whole. One verb per job; data on stdout, talk on stderr.
 
+mod allocator;
 mod answer;
 mod bench;
 mod chat;
@@ -19,6 +20,7 @@ mod logits;
 mod merge;
 mod model;
 mod score;
+mod show;
 mod speak;
 mod tag;
 mod tokenizer;
@@ -30,7 +32,7 @@ use fail::Fail;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: qkv_kernels::alloc::Reuse = qkv_kernels::alloc::Reuse::new();
+static ALLOCATOR: allocator::Few = allocator::Few::new();
 
 const ENVIRONMENT: &str = "Environment:
   QKV_SIMD=scalar|avx2|…  which vector instructions to use, of those the machine has

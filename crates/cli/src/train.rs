@@ -2,14 +2,17 @@
 
 use crate::fail::Fail;
 use crate::say;
+use crate::show::Show;
 use qkv_base::Error;
-use qkv_metric::{Eta, Status, curve, human_bytes, human_count, human_duration};
+use qkv_metric::{human_bytes, human_count, human_duration};
+use qkv_train::checkpoint::State;
+use qkv_train::export::Top;
 use qkv_train::home::{self, Expect, Home};
-use qkv_train::observe::{Board, Event, Journal, Observer, Told};
+use qkv_train::memory::{self, Need};
+use qkv_train::observe::{Board, Event, Journal, Observer};
 use qkv_train::recipe::Goal;
 use qkv_train::score::{Judged, Metric, Scores};
-use qkv_train::{Ended, Plan, Recipe, Run, adapter, export, on_threads, recipe, run};
-use std::io::{IsTerminal, Write};
+use qkv_train::{Ended, Plan, Recipe, Run, export, on_threads, recipe, run};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -155,14 +158,25 @@ pub(crate) fn train(home: Home, text: &str, ways: Ways) -> Result<(), Fail> {
     on_threads(ways.threads, || all(&home, text, &recipe, ways, &stop))?
 }
 
-/// The first Ctrl-C (or kill) asks to finish the step and save; the second ends at once.
+/// The first Ctrl-C (or kill, or a terminal that is closed) asks to finish the step and save; the second ends at once.
 fn asked_to_stop() -> std::io::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if signal == SIGHUP && is_ignored(signal) {
+            continue; // `nohup` asked for that
+        }
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
         signal_hook::flag::register(signal, stop.clone())?;
     }
     Ok(stop)
+}
+
+/// Whether whoever started the program wants it to ignore a signal; yes where the system does not say.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| u64::from_str_radix(l.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_none_or(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 fn all(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<(), Fail> {
@@ -185,7 +199,8 @@ fn before(home: &Home, name: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBoo
     let first = Recipe::parse(&name, &text)?;
     let dir = home.at("before");
     let model = dir.join("model");
-    if !model.join("config.json").exists() {
+    // The report is written last: a model alone may be the best of a run that was broken off.
+    if !dir.join("report.html").exists() {
         let inner = Home::open(&dir, if dir.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing })?;
         inner.write("recipe.toml", text.as_bytes())?;
         let mut show = Show::new(1);
@@ -213,13 +228,15 @@ fn one(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) 
         home.replace("tokenizer", |dir| tokenizer.save(dir))?;
     }
     let mut show = Show::new(recipe.train.log);
-    introduce(&mut show, home, &plan, start.elapsed())?;
+    let need = Need::of(&plan)?;
+    introduce(&mut show, home, &plan, need, start.elapsed())?;
+    need.ensure()?;
     let (mut going, notes) = Run::new(&plan, home, ways.force)?;
     notes.into_iter().try_for_each(|note| show.see(&Event::Note(note)))?;
     let mut journal = Journal::open(home.dir(), going.state.step, recipe.train.log)?;
     let mut board = Board::create(home.dir(), recipe.train.log)?;
-    let failed = |e: Error| Fail::failed(&e.place, &e.what, e.hint.clone());
     let ended = going.go(&mut [&mut show, &mut journal, &mut board], stop).map_err(failed)?;
+    show.end();
     if ended == Ended::Asked {
         let place = home.dir().display();
         let hint =
@@ -227,14 +244,19 @@ fn one(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) 
         show.see(&Event::Note(hint))?;
         return Ok(ended);
     }
-    finish(home, text, &plan, &mut going, &mut show, ways.json)?;
+    let memory = serde_json::json!({"predicted": need.total(), "peak": memory::peak()});
+    finish(home, text, &plan, &mut going, &mut show, ways.json.then_some(memory))?;
     Ok(ended)
 }
 
+/// Work that was begun and failed, not a wrong question.
+fn failed(e: Error) -> Fail {
+    Fail::failed(&e.place, &e.what, e.hint)
+}
+
 /// What is about to happen.
-fn introduce(show: &mut Show, home: &Home, plan: &Plan, took: Duration) -> Result<(), Fail> {
-    let spec = plan.pretrained.spec();
-    let count = qkv_model::count::Count::of(spec, plan.recipe.data.length)?;
+fn introduce(show: &mut Show, home: &Home, plan: &Plan, need: Need, took: Duration) -> Result<(), Fail> {
+    let parameters = qkv_model::count::parameters(&plan.pretrained.model);
     let lines = [
         format!("{} from {} in {}", plan.pretrained.sheet.name, plan.recipe.data.name(), home.dir().display()),
         format!("data: {}; made ready in {}", plan.train.counts(), human_duration(took)),
@@ -242,10 +264,13 @@ fn introduce(show: &mut Show, home: &Home, plan: &Plan, took: Duration) -> Resul
             Some(tokenizer) => format!("tokenizer: {} pieces ({})", tokenizer.vocab_size(), tokenizer.model_name()),
             None => format!("classes: {}", plan.labels.names().join(", ")),
         },
+        format!("network: {} parameters", human_count(parameters.iter().map(|p| p.elements() as f64).sum())),
         format!(
-            "network: {} parameters; {} for weights, gradients and moments, activations on top",
-            human_count(count.total() as f64),
-            human_bytes(count.training_bytes())
+            "memory: about {} at the peak: {} held now, {} for gradients and the optimiser, {} for a pass",
+            human_bytes(need.total()),
+            human_bytes(need.held),
+            human_bytes(need.beside),
+            human_bytes(need.pass)
         ),
     ];
     let (learn, all) = plan.learning();
@@ -260,8 +285,15 @@ fn introduce(show: &mut Show, home: &Home, plan: &Plan, took: Duration) -> Resul
 }
 
 /// Judges the best network on the unseen sides, and leaves it behind.
-fn finish(home: &Home, text: &str, plan: &Plan, going: &mut Run, show: &mut Show, json: bool) -> Result<(), Fail> {
-    let (model, step) = going.best()?;
+fn finish(
+    home: &Home,
+    text: &str,
+    plan: &Plan,
+    going: &mut Run,
+    show: &mut Show,
+    json: Option<serde_json::Value>,
+) -> Result<(), Fail> {
+    let (model, step) = going.outcome(&mut [show])?;
     let judge = run::judge(plan, &model);
     let test = judge.scores(&*plan.sides.test)?;
     let compositional = plan.sides.compositional.as_ref().map(|c| judge.scores(&**c)).transpose()?;
@@ -271,17 +303,7 @@ fn finish(home: &Home, text: &str, plan: &Plan, going: &mut Run, show: &mut Show
         .iter()
         .map(|(name, c)| Ok((name.as_str(), judge.scores(&**c)?)))
         .collect::<Result<_, Error>>()?;
-    home.replace("model", |dir| export::save_model(plan, model.clone(), dir))?;
-    if plan.recipe.lora.rank > 0 {
-        let lora = &plan.recipe.lora;
-        let about = adapter::About {
-            base: plan.recipe.model.from.clone(),
-            rank: lora.rank,
-            alpha: lora.alpha,
-            dropout: lora.dropout,
-        };
-        home.replace("adapter", |dir| adapter::save(&plan.pretrained, &model, &about, dir))?;
-    }
+    export::leave(home, plan, &model).map_err(failed)?;
     let mut sides = vec![("test", &test)];
     sides.extend(compositional.as_ref().map(|c| ("compositional", c)));
     sides.extend(parts.iter().map(|(name, scores)| (*name, scores)));
@@ -289,14 +311,16 @@ fn finish(home: &Home, text: &str, plan: &Plan, going: &mut Run, show: &mut Show
         Goal::NextToken => judge.go_on(&*plan.sides.test, 12)?,
         _ => test.judged.iter().take(12).cloned().collect(),
     };
-    export::save_report(home, &home.dir().display().to_string(), text, &sides, &samples)?;
+    let top = top(plan, &test, step, &going.state)?;
+    export::save_report(home, top, text, &sides, &samples).map_err(failed)?;
     show.end();
-    if json {
+    if let Some(memory) = json {
         let scores: serde_json::Map<String, serde_json::Value> =
             sides.iter().map(|(name, s)| (name.to_string(), serde_json::json!(s.values))).collect();
         let line = serde_json::json!({
             "run": home.dir().display().to_string(), "model": home.at("model").display().to_string(),
             "step": step, "seconds": going.state.seconds, "scores": scores, "pass": verdict(plan, &test)?.map(|v| v.0),
+            "memory": memory,
         });
         say(line)?;
     } else {
@@ -310,6 +334,21 @@ fn finish(home: &Home, text: &str, plan: &Plan, going: &mut Run, show: &mut Show
         Some((false, words)) => Err(Fail::failed("goal", words, "the model is kept; train longer, or lower eval.goal")),
         _ => Ok(()),
     }
+}
+
+/// What stands at the top of the report.
+fn top(plan: &Plan, test: &Scores, step: u64, state: &State) -> Result<Top, Error> {
+    let metric = Metric::parse(&plan.recipe.eval.metric)?;
+    let elements = qkv_model::count::parameters(&plan.pretrained.model).iter().map(|p| p.elements() as f64).sum();
+    let facts = [
+        (metric.name(), format!("{:.2}", test.get(metric)?)),
+        ("parameters", human_count(elements)),
+        ("tokens read", human_count(state.tokens as f64)),
+        ("time", human_duration(Duration::from_secs_f64(state.seconds.max(0.0)))),
+    ];
+    let (family, corpus) = (plan.pretrained.sheet.name, plan.recipe.data.name());
+    let summary = format!("{family} from {corpus}: step {step} of {}", plan.recipe.train.steps);
+    Ok(Top { summary, facts: facts.map(|(name, value)| (name.to_string(), value)).to_vec() })
 }
 
 fn report(plan: &Plan, sides: &[(&str, &Scores)], samples: &[Judged], step: u64, seconds: f64) -> Result<(), Fail> {
@@ -345,111 +384,4 @@ fn verdict(plan: &Plan, test: &Scores) -> Result<Option<(bool, String)>, Error> 
     let pass = metric.reaches(score, eval.goal);
     let word = if pass { "PASS" } else { "FAIL" };
     Ok(Some((pass, format!("{word}: {} {score:.2} on the unseen test, {} asked for", metric.name(), eval.goal))))
-}
-
-/// Shows a run on stderr: a picture that moves on a terminal, plain lines elsewhere.
-struct Show {
-    live: bool,
-    every: u64,
-    eta: Eta,
-    losses: Vec<(f64, f64)>,
-    samples: Vec<String>,
-    /// lines of the picture that stand on the screen
-    drawn: usize,
-    last: Option<Instant>,
-}
-
-impl Show {
-    fn new(every: u64) -> Self {
-        let live = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
-        Self { live, every, eta: Eta::default(), losses: vec![], samples: vec![], drawn: 0, last: None }
-    }
-
-    fn width() -> usize {
-        std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(100)
-    }
-
-    fn status(&self, t: &Told) -> Status {
-        Status {
-            step: t.step,
-            steps: Some(t.steps),
-            loss: t.loss.into(),
-            learning_rate: t.rate.into(),
-            gradient_norm: Some(t.norm.into()),
-            speed: Some(t.step_tokens as f64 / t.took.max(1e-9)),
-            memory: resident(),
-            eta: self.eta.left(t.steps - t.step),
-        }
-    }
-
-    /// Puts lines above the picture. A closed stderr is no reason to stop learning.
-    fn line(&mut self, line: &str) {
-        let mut err = std::io::stderr().lock();
-        let _ = writeln!(err, "{}{line}", self.wipe());
-    }
-
-    /// What takes the picture off the screen.
-    fn wipe(&mut self) -> String {
-        match std::mem::take(&mut self.drawn) {
-            0 => String::new(),
-            n => format!("\x1b[{n}A\x1b[J"),
-        }
-    }
-
-    fn draw(&mut self, t: &Told) {
-        let width = Self::width();
-        let mut lines = curve(&self.losses, width.saturating_sub(2).clamp(20, 100), 10);
-        lines.push(self.status(t).line(width));
-        lines.extend(self.samples.iter().map(|s| s.chars().take(width).collect()));
-        let picture = format!("{}{}\n", self.wipe(), lines.join("\n"));
-        let _ = write!(std::io::stderr().lock(), "{picture}");
-        self.drawn = lines.len();
-    }
-
-    fn end(&mut self) {
-        self.drawn = 0;
-    }
-}
-
-impl Observer for Show {
-    fn see(&mut self, event: &Event) -> Result<(), Error> {
-        match event {
-            Event::Note(note) => self.line(note),
-            Event::Step(t) => {
-                self.eta.step(Duration::from_secs_f64(t.took.max(0.0)));
-                self.losses.push((t.step as f64, t.loss.into()));
-                let due = self.last.is_none_or(|at| at.elapsed() > Duration::from_millis(250)) || t.step == t.steps;
-                if self.live && due {
-                    self.last = Some(Instant::now());
-                    self.draw(t);
-                } else if !self.live && (t.step % self.every == 0 || t.step == 1 || t.step == t.steps) {
-                    let line = self.status(t).line(usize::MAX);
-                    self.line(&line);
-                }
-            }
-            Event::Valid { step, loss, best } if !self.live => {
-                let mark = if *best { ", the best so far" } else { "" };
-                self.line(&format!("step {step} · validation loss {loss:.4}{mark}"));
-            }
-            Event::Valid { .. } | Event::Saved { .. } => {}
-            Event::Samples { judged, .. } => {
-                let told = judged.iter().flat_map(|j| [format!("  {}", j.source), format!("  → {}", j.got)]);
-                self.samples = told.collect();
-                if !self.live {
-                    let samples = std::mem::take(&mut self.samples);
-                    samples.iter().for_each(|s| self.line(s));
-                }
-            }
-            Event::Skipped { step, why } => self.line(&format!("warning: step {step} was skipped: {why}")),
-        }
-        Ok(())
-    }
-}
-
-/// Bytes that the process holds, where the system says so.
-fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kib =
-        status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kib.map(|k| k * 1024)
 }

@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 }
 
 /// A bar on a terminal, when there is something to wait for.
-fn progress(lines: usize) -> ProgressBar {
+pub(crate) fn progress(lines: usize) -> ProgressBar {
     if lines < 2 || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -196,3 +196,29 @@ fn a_chat_answers_every_turn_and_survives_a_slip() {
     let out = run(&["chat", &model, "--max-tokens", "6"], "hi\n/sed 3\n\"\"\"two\nlines\"\"\"\n/exit\nnever\n");
     assert_eq!(out.matches('\n').count(), 2, "{out:?}");
 }
+
+/// Ctrl-C in a batch: what is finished is written, whole lines, and the program says that it was interrupted.
+#[test]
+#[cfg(unix)]
+fn ctrl_c_leaves_finished_lines() {
+    use std::io::{BufRead, BufReader, Read};
+    let prompts = ["--ids", "5,6,7"].repeat(5000);
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_qkv"))
+        .args(["generate", &format!("{TINY}gpt2"), "--batch", "1", "--max-tokens", "40"])
+        .args(&prompts)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("qkv");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut seen: Vec<String> = lines.by_ref().take(3).map(|line| line.expect("a line")).collect();
+    let sent = std::process::Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
+    assert!(sent.expect("a shell").success());
+    seen.extend(lines.map(|line| line.expect("a line")));
+    let mut told = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    assert_eq!(child.wait().expect("an end").code(), Some(130), "{told}");
+    assert!(told.contains("interrupted"), "{told}");
+    assert!((3..5000).contains(&seen.len()), "{} lines", seen.len());
+    assert!(seen.iter().all(|line| line.split(',').count() == 40), "a line was cut");
+}

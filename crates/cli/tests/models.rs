@@ -92,6 +92,157 @@ fn convert_goes_round() {
     assert!(refusal(&["convert", &fixture("vit"), &at("new.gguf")]).contains("supported in GGUF: llama, gpt2, bert"));
 }
 
+/// A reference checkpoint with a tokenizer that was learnt on the spot.
+fn with_tokenizer(name: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a place");
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(Path::new(&fixture(name)).join(file), dir.path().join(file)).expect("copied");
+    }
+    let text = dir.path().join("lines.txt");
+    std::fs::write(&text, "the cat sat on the mat\nthe dog ran to the red house\nwho is it that sat\n")
+        .expect("written");
+    let (data, out) = (text.display().to_string(), dir.path().display().to_string());
+    let kind = ["--kind", "wordpiece", "--shape", "bert", "--vocab", "97", "--min-frequency", "1"];
+    answer(&[&["tokenizer", "train", "--data", &data, "--out", &out], &kind[..]].concat());
+    dir
+}
+
+/// The ids of `text`, as `tokenizer encode` prints them, and what `logits` says of them.
+fn logits_of(dir: &str, text: &str) -> (Vec<u64>, Value) {
+    let ids = answer(&["tokenizer", "encode", dir, text]);
+    let ids: Vec<u64> = ids.split_whitespace().map(|id| id.parse().expect("an id")).collect();
+    let list = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    let seen = json(&answer(&["logits", dir, "--ids", &list, "--json"]));
+    (ids, seen)
+}
+
+fn softmax(row: &Value) -> Vec<f64> {
+    let row: Vec<f64> = row.as_array().expect("a row").iter().map(|v| v.as_f64().expect("a number")).collect();
+    let most = row.iter().cloned().fold(f64::MIN, f64::max);
+    let all: f64 = row.iter().map(|v| (v - most).exp()).sum();
+    row.iter().map(|v| (v - most).exp() / all).collect()
+}
+
+fn near(got: &Value, want: f64) -> bool {
+    (got.as_f64().expect("a number") - want).abs() < 1e-5
+}
+
+#[test]
+fn fill_names_what_the_logits_prefer() {
+    let place = with_tokenizer("bert-mlm");
+    let dir = place.path().display().to_string();
+    let text = "the [MASK] sat on the [MASK]";
+    let got = json(&answer(&["fill", &dir, text, "--top", "3", "--json"]));
+    let (ids, seen) = logits_of(&dir, text);
+    let mask = json(&std::fs::read_to_string(place.path().join("tokenizer.json")).unwrap())["added_tokens"]
+        .as_array()
+        .and_then(|all| all.iter().find(|t| t["content"] == "[MASK]"))
+        .and_then(|t| t["id"].as_u64())
+        .expect("a mask");
+    let gaps: Vec<usize> = (0..ids.len()).filter(|i| ids[*i] == mask).collect();
+    assert_eq!(gaps.len(), 2);
+    assert_eq!(got["gaps"].as_array().map(Vec::len), Some(2));
+    for (gap, at) in got["gaps"].as_array().unwrap().iter().zip(gaps) {
+        let p = softmax(&seen["logits"][0][at]);
+        let named = gap.as_array().expect("candidates");
+        assert_eq!(named.len(), 3);
+        for pair in named.windows(2) {
+            assert!(pair[0]["probability"].as_f64() >= pair[1]["probability"].as_f64());
+        }
+        for candidate in named {
+            assert!(near(&candidate["probability"], p[candidate["id"].as_u64().unwrap() as usize]));
+            assert!(!candidate["text"].as_str().unwrap().is_empty());
+        }
+    }
+    let shown = answer(&["fill", &dir, "the [MASK] sat", "--top", "2"]);
+    assert_eq!(shown.lines().count(), 3);
+    let refused = refusal(&["fill", &dir, "no gap"]);
+    assert!(refused.contains("no gap") && refused.contains("hint: write [MASK]"), "{refused}");
+}
+
+#[test]
+fn classify_gives_every_label_its_probability() {
+    let place = with_tokenizer("bert-classify");
+    let dir = place.path().display().to_string();
+    let file = place.path().join("texts.txt");
+    std::fs::write(&file, "the cat sat on the mat\nwho is it\n").unwrap();
+    let lines = answer(&["classify", &dir, "--file", &file.display().to_string(), "--json"]);
+    let lines: Vec<Value> = lines.lines().map(json).collect();
+    assert_eq!(lines.len(), 2);
+    for (line, text) in lines.iter().zip(["the cat sat on the mat", "who is it"]) {
+        let p = softmax(&logits_of(&dir, text).1["logits"][0]);
+        let scores = line["labels"].as_array().unwrap_or_else(|| panic!("{line}"));
+        assert_eq!(scores.len(), p.len());
+        for score in scores {
+            let label: usize = score["label"].as_str().unwrap().trim_start_matches("LABEL_").parse().unwrap();
+            assert!(near(&score["score"], p[label]), "{line} for {p:?}");
+        }
+    }
+}
+
+#[test]
+fn tag_gives_each_word_the_label_of_its_first_piece() {
+    let place = with_tokenizer("bert-tag");
+    let dir = place.path().display().to_string();
+    let got = json(&answer(&["tag", &dir, "the cat sat", "--words", "--json"]));
+    let (_, seen) = logits_of(&dir, "the cat sat");
+    let words = got["words"].as_array().unwrap_or_else(|| panic!("{got}"));
+    assert_eq!(words.len(), 3);
+    for (i, (word, text)) in words.iter().zip(["the", "cat", "sat"]).enumerate() {
+        let p = softmax(&seen["logits"][0][i + 1]);
+        let label: usize = word["label"].as_str().unwrap().trim_start_matches("LABEL_").parse().unwrap();
+        assert_eq!(word["text"], text);
+        assert!(p.iter().all(|q| *q <= p[label]) && near(&word["score"], p[label]), "{word} for {p:?}");
+    }
+}
+
+#[test]
+fn answer_is_a_part_of_the_context() {
+    let place = with_tokenizer("bert-answer");
+    let dir = place.path().display().to_string();
+    let context = "the dog ran to the red house";
+    let args = ["answer", &dir, "--context", context, "--question", "who ran", "--top", "4", "--json"];
+    let got = json(&answer(&args));
+    let answers = got["answers"].as_array().expect("answers");
+    assert_eq!(answers.len(), 4);
+    for one in answers {
+        let (start, end) = (one["start"].as_u64().unwrap() as usize, one["end"].as_u64().unwrap() as usize);
+        assert_eq!(one["text"], context[start..end]);
+    }
+    let scores: Vec<f64> = answers.iter().map(|a| a["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b) && scores[0] <= 1.0, "{scores:?}");
+    // What is longer than the model can read is read in windows.
+    let long = [context; 12].join(" ");
+    let wide = json(&answer(&["answer", &dir, "--context", &long, "--question", "who ran", "--json"]));
+    assert!(long.contains(wide["answers"][0]["text"].as_str().expect("an answer")));
+}
+
+#[test]
+fn a_picture_gets_classes() {
+    let dir = fixture("vit");
+    let file = tempfile::Builder::new().suffix(".png").tempfile().expect("a place");
+    let picture = image::RgbImage::from_fn(12, 12, |x, y| image::Rgb([x as u8 * 20, y as u8 * 20, 128]));
+    picture.save(file.path()).expect("saved");
+    let name = file.path().display().to_string();
+    let got = json(&answer(&["image", &dir, &name, "--top", "9", "--json"]));
+    // At the model's own size nothing is resized: the pixels are those of the picture, from -1 to 1.
+    let plane = |c: usize| -> Vec<Vec<f64>> {
+        let at = |x: usize, y: usize| picture.get_pixel(x as u32, y as u32).0[c] as f64 / 127.5 - 1.0;
+        (0..12).map(|y| (0..12).map(|x| at(x, y)).collect()).collect()
+    };
+    let inputs = tempfile::NamedTempFile::new().expect("a place");
+    let pixels = serde_json::json!({"pixel_values": [[plane(0), plane(1), plane(2)]]});
+    std::fs::write(inputs.path(), pixels.to_string()).expect("written");
+    let seen = json(&answer(&["logits", &dir, "--inputs", &inputs.path().display().to_string(), "--json"]));
+    let p = softmax(&seen["logits"][0]);
+    let scores = got["labels"].as_array().unwrap_or_else(|| panic!("{got}"));
+    assert_eq!(scores.len(), p.len());
+    for score in scores {
+        let label: usize = score["label"].as_str().unwrap().trim_start_matches("LABEL_").parse().unwrap();
+        assert!(near(&score["score"], p[label]), "{got} for {p:?}");
+    }
+}
+
 #[test]
 fn refusals_say_what_to_do() {
     assert_snapshot!("refuse_no_model", refusal(&["logits", "nowhere", "--ids", "1"]));

@@ -288,16 +288,17 @@ fn a_closed_pipe_is_no_error() {
     }
 }
 
-/// Every command of the two pages is run, in their order and in one directory, and prints what the page says.
+/// Every command of these pages is run, in their order and in one directory, and prints what the page says.
 #[test]
 #[cfg(unix)]
 fn the_pages_show_what_is_printed() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let bin = Path::new(env!("CARGO_BIN_EXE_qkv")).parent().expect("a directory");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    for page in ["text.md", "data.md"] {
+    for page in ["text.md", "data.md", "decoding.md"] {
         let text = std::fs::read_to_string(docs.join(page)).expect(page);
         let dir = tempfile::tempdir().expect("a directory");
+        std::os::unix::fs::symlink(docs.join("../fixtures"), dir.path().join("fixtures")).expect("a link");
         let mut seen = 0;
         for block in text.split("```console\n").skip(1) {
             let block = format!("\n{}", block.split("```").next().unwrap_or_default());

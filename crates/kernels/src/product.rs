@@ -373,12 +373,6 @@ fn tile<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS]
     sum
 }
 
-/// The rows of tile `i`.
-#[inline(always)]
-fn rows_from(i: usize) -> [usize; ROWS] {
-    [0, 1, 2, 3, 4, 5].map(|r| i * ROWS + r)
-}
-
 /// The same for six rows where they lie.
 #[inline(always)]
 fn tile_by_rows<S: Simd>(simd: S, rows: [&[f32]; ROWS], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
@@ -408,7 +402,11 @@ simd! {
                 let sum = match left {
                     // Behind the last row the last is read again; what comes of it is not written.
                     Left::Rows(a, apart) => {
-                        tile_by_rows(simd, rows_from(i).map(|r| &a[r.min(m - 1) * apart..][..len]), b)
+                        let mut rows: [&[f32]; ROWS] = [&[]; ROWS]; // a loop: `map` would be a call
+                        for (r, row) in rows.iter_mut().enumerate() {
+                            *row = &a[(i * ROWS + r).min(m - 1) * apart..][..len];
+                        }
+                        tile_by_rows(simd, rows, b)
                     }
                     Left::Panels(a) => tile(simd, &a[i * ROWS * len..][..ROWS * len], b),
                 };

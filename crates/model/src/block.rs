@@ -85,7 +85,9 @@ impl Block {
         if let (Some(cross), Some(norm), Some(seen)) = (&self.cross, &self.norm_cross, seen) {
             x = self.wiring.around(x, norm, |h| {
                 cx.within("cross", |cx| {
-                    let y = cross.cross(h, seen.memory, &seen.mask, cx);
+                    // All that this block asks of the memory comes together before it joins what the others ask.
+                    let memory = seen.memory.clone().reshape(seen.memory.dims());
+                    let y = cross.cross(h, &memory, &seen.mask, cx);
                     drop(y, cx)
                 })
             });

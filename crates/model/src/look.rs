@@ -3,6 +3,9 @@
 //!
 //! The last hidden state of a pre-normed stack is the one after the final norm, as transformers reports it; ViT alone
 //! reports it before.
+//!
+//! Attention maps cost a pass of their own: the fused kernel never forms them, and the plain one adds in another order.
+//! So the answer is always the one that `generate` and training see, whatever else is asked for.
 
 use crate::families::Task;
 use crate::{Encoder, Error, Memory, Pretrained, Result, Seq2Seq, Tokens, Transformer, spec::Head};
@@ -176,13 +179,17 @@ impl Transformer {
 
 /// Runs the network on `inputs`.
 pub fn look(it: &Pretrained, inputs: &Inputs, show: Show) -> Result<Outputs> {
+    let mut out = pass(it, inputs, Taps::new(["hidden", "normed"].into_iter().filter(|_| show.hidden)))?;
+    if show.attentions {
+        let seen = pass(it, inputs, Taps::new(["weights"]))?;
+        out.extend(seen.into_iter().filter(|(name, _)| name.ends_with("attentions")));
+    }
+    Ok(out)
+}
+
+/// One pass that keeps what `taps` ask for.
+fn pass(it: &Pretrained, inputs: &Inputs, mut taps: Taps) -> Result<Outputs> {
     let model = &it.model;
-    let mut taps = Taps::new(
-        [show.hidden.then_some(["hidden", "normed"]), show.attentions.then_some(["weights", "weights"])]
-            .into_iter()
-            .flatten()
-            .flatten(),
-    );
     let mut out = Outputs::new();
     let layers = |stack: Option<&crate::spec::Stack>| stack.map_or(0, |s| s.layers);
     let (encoder, decoder) = (layers(it.spec().encoder()), layers(it.spec().decoder()));

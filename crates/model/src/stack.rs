@@ -1,6 +1,7 @@
 //! A stack: positions and norm at the front, N equal blocks, a final norm when blocks are pre-normed.
 
 use crate::block::{Block, Seen};
+use crate::recompute;
 use crate::spec::{self, Input, Place, Position, Spec};
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -146,7 +147,8 @@ impl Stack {
             if let Some(positions) = self.each.get(i) {
                 x = positions.add(x, &cx.positions);
             }
-            x = cx.within(i, |cx| block.forward(x, mask, bias.clone(), seen, cx));
+            let run = if cx.recomputes() { recompute::forward } else { Block::forward };
+            x = cx.within(i, |cx| run(block, x, mask, bias.clone(), seen, cx));
         }
         if let Some(cache) = &mut cx.cache {
             cache.advance(t);

@@ -48,7 +48,24 @@ pub struct Cx<'a> {
     pub taps: Option<&'a mut Taps>,
     /// where the head answers
     pub answers: Answers,
+    /// blocks are run again in the backward instead of keeping what they computed
+    pub recompute: bool,
     path: String,
+}
+
+/// A place of a pass that can be gone to again: the same mode, positions and path, hence the same numbers.
+#[derive(Clone, Debug)]
+pub struct Place {
+    mode: Mode,
+    positions: Positions,
+    path: String,
+}
+
+impl Place {
+    /// The context as it was, without cache and taps.
+    pub fn cx(&self) -> Cx<'static> {
+        Cx { mode: self.mode, positions: self.positions.clone(), path: self.path.clone(), ..Cx::eval() }
+    }
 }
 
 impl<'a> Cx<'a> {
@@ -60,6 +77,7 @@ impl<'a> Cx<'a> {
             cache: None,
             taps: None,
             answers: Answers::Every,
+            recompute: false,
             path: String::new(),
         }
     }
@@ -89,10 +107,26 @@ impl<'a> Cx<'a> {
         Self { answers: Answers::Last, ..self }
     }
 
+    /// The same pass, with blocks run again in the backward if `recompute` says so.
+    pub fn recomputing(self, recompute: bool) -> Self {
+        Self { recompute, ..self }
+    }
+
     /// A pass of the same mode and taps over another sequence, from its start and without the cache: the source that a
     /// decoder reads.
     pub fn afresh(&mut self) -> Cx<'_> {
-        Cx { mode: self.mode, path: self.path.clone(), taps: self.taps.as_deref_mut(), ..Cx::eval() }
+        let (mode, recompute, path) = (self.mode, self.recompute, self.path.clone());
+        Cx { mode, recompute, path, taps: self.taps.as_deref_mut(), ..Cx::eval() }
+    }
+
+    /// Whether blocks are to be run again in the backward. Who fills a cache or looks inside needs them as they are.
+    pub fn recomputes(&self) -> bool {
+        self.recompute && self.cache.is_none() && self.taps.is_none()
+    }
+
+    /// This place, to be gone to again.
+    pub fn place(&self) -> Place {
+        Place { mode: self.mode, positions: self.positions.clone(), path: self.path.clone() }
     }
 
     /// Where in the network the pass is.

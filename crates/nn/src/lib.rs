@@ -20,7 +20,7 @@ pub mod residual;
 pub use attention::{Attention, Biased, Heads, Scale};
 pub use batch_norm::BatchNorm;
 pub use cache::Cache;
-pub use cx::{Answers, Cx, Mode, Tapped, Taps};
+pub use cx::{Answers, Cx, Mode, Place, Tapped, Taps};
 pub use embedding::Embedding;
 pub use feed_forward::{FeedForward, Ffn};
 pub use init::{Build, Init};

@@ -6,6 +6,7 @@
 //! the one before, saying so.
 
 use crate::average::Average;
+use crate::guard::Guard;
 use crate::optim::Optimizer;
 use qkv_base::{Error, Result};
 use qkv_model::pretrained::{Values, fill};
@@ -39,6 +40,9 @@ pub struct State {
     pub stale: u64,
     /// a hash of what is learnt from
     pub data: String,
+    /// what leaps are measured against
+    #[serde(default)]
+    pub guard: Guard,
 }
 
 /// A checkpoint in memory.
@@ -64,6 +68,19 @@ const FILES: [&str; 3] = ["model.safetensors", "optimizer.safetensors", "state.j
 pub struct Checkpoints {
     dir: PathBuf,
     keep: usize,
+    regular: Regular,
+}
+
+/// Which checkpoints a mean is made of. Those that an interruption or a good validation left in between do not count: a
+/// run that was broken off has the same mean as one that was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regular {
+    /// so many of the last
+    pub last: usize,
+    /// that were written at every so many steps
+    pub every: u64,
+    /// or after the last
+    pub steps: u64,
 }
 
 impl Checkpoints {
@@ -74,7 +91,30 @@ impl Checkpoints {
                 let _ = std::fs::remove_dir_all(entry.path()); // only bytes too many
             }
         }
-        Self { dir: dir.to_path_buf(), keep: keep.max(2) }
+        Self { dir: dir.to_path_buf(), keep: keep.max(2), regular: Regular::default() }
+    }
+
+    /// The same, of which those for a mean stay, too.
+    pub fn with(self, regular: Regular) -> Self {
+        Self { regular, ..self }
+    }
+
+    /// Those for a mean, oldest first.
+    pub fn regular(&self) -> Result<Vec<Loaded>> {
+        let load = |name: String| {
+            let path = self.dir.join(name);
+            Ok(Loaded { state: verified(&path)?, path, passed_over: vec![] })
+        };
+        self.regular_names().into_iter().map(load).collect()
+    }
+
+    fn regular_names(&self) -> Vec<String> {
+        let Regular { last, every, steps } = self.regular;
+        let counts = |step: u64| step == steps || (every > 0 && step.is_multiple_of(every));
+        let mut names = self.names();
+        names.retain(|n| n.strip_prefix("ckpt-").and_then(|d| d.parse().ok()).is_some_and(counts));
+        names.sort_unstable();
+        names.split_off(names.len().saturating_sub(last))
     }
 
     /// Writes a checkpoint; `best` names it as such.
@@ -193,7 +233,8 @@ impl Checkpoints {
         let mut names = self.names();
         names.sort_unstable();
         let surplus = names.len().saturating_sub(self.keep);
-        for name in names.iter().take(surplus).filter(|n| **n != best) {
+        let regular = self.regular_names();
+        for name in names.iter().take(surplus).filter(|n| **n != best && !regular.contains(n)) {
             let _ = std::fs::remove_dir_all(self.dir.join(name)); // at worst a checkpoint too many
         }
     }
@@ -202,9 +243,15 @@ impl Checkpoints {
 impl Loaded {
     /// The network with the weights of this checkpoint.
     pub fn model(&self, model: Transformer) -> Result<Transformer> {
+        let values = self.weights(&model)?;
+        Ok(fill(model, values))
+    }
+
+    /// The weights of this checkpoint by path: those that `model` asks for.
+    pub fn weights(&self, model: &Transformer) -> Result<BTreeMap<String, Vec<f32>>> {
         let file = Weights::open(self.path.join(FILES[0]))?;
         let mut values = BTreeMap::new();
-        for p in count::parameters(&model) {
+        for p in count::parameters(model) {
             let read = file.read_f32(&p.path)?;
             if read.len() as u64 != p.elements() {
                 let what = format!("`{}` has {} numbers, but {} are wanted", p.path, read.len(), p.elements());
@@ -212,7 +259,7 @@ impl Loaded {
             }
             values.insert(p.path, read);
         }
-        Ok(fill(model, values))
+        Ok(values)
     }
 
     /// The optimiser as it was.
@@ -318,6 +365,25 @@ mod tests {
         names.sort();
         assert_eq!(names, ["ckpt-000002", "ckpt-000004", "ckpt-000005"]);
         assert_eq!(all.best().unwrap().state.step, 2);
+    }
+
+    #[test]
+    fn a_mean_is_of_the_regular_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = Checkpoints::open(dir.path(), 2).with(Regular { last: 3, every: 2, steps: 9 });
+        let (mut members, mut model) = (vec![], parts(1).0);
+        for step in 1..=9 {
+            model = parts(step).0;
+            all.save(&model, &Optimizer::default(), None, &at(step), false).unwrap();
+            members.push(Values::of(&model).read("tokens.weight"));
+        }
+        let regular = all.regular().unwrap();
+        assert_eq!(regular.iter().map(|m| m.state.step).collect::<Vec<_>>(), [6, 8, 9]);
+        let mean = Values::of(&crate::average::mean(model, &regular).unwrap()).read("tokens.weight");
+        for (i, mean) in mean.iter().enumerate() {
+            let want = [6, 8, 9].map(|step| members[step - 1][i] as f64).iter().sum::<f64>() / 3.0;
+            assert_eq!(*mean, want as f32);
+        }
     }
 
     #[test]

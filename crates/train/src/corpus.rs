@@ -174,7 +174,15 @@ fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corp
     Ok([side(sides.train, data.examples), side(sides.valid, 0), side(sides.test, 0)])
 }
 
-/// A hash of everything that is learnt from: a resumed run must find the same.
+/// What the corpus of a run is known by: a resumed run must find the same.
+pub fn known_by(sides: &Sides) -> Result<String> {
+    let side = |name: &str, corpus: &dyn Corpus| -> Result<String> {
+        Ok(format!("{} examples to {name} by ({})", corpus.len(), fingerprint(corpus)?))
+    };
+    Ok(format!("{}, {}", side("learn", &*sides.train)?, side("validate", &*sides.valid)?))
+}
+
+/// A hash of every example.
 pub fn fingerprint(corpus: &dyn Corpus) -> Result<String> {
     let mut hash = blake3::Hasher::new();
     for example in corpus.examples() {

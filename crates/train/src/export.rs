@@ -1,5 +1,6 @@
 //! What a run leaves behind: a directory that Hugging Face transformers loads, and a page to look at.
 
+use crate::adapter;
 use crate::home::Home;
 use crate::plan::Plan;
 use crate::score::{Judged, Scores};
@@ -9,6 +10,18 @@ use qkv_model::{Pretrained, Transformer};
 use qkv_weights::{Dtype, write_atomically};
 use serde_json::{Map, Value};
 use std::path::Path;
+
+/// Leaves `model` in the home of its run: as `model/`, and its adapters as `adapter/` where it has some.
+pub fn leave(home: &Home, plan: &Plan, model: &Transformer) -> Result<()> {
+    home.replace("model", |dir| save_model(plan, model.clone(), dir))?;
+    let lora = &plan.recipe.lora;
+    if lora.rank == 0 {
+        return Ok(());
+    }
+    let (rank, alpha, dropout) = (lora.rank, lora.alpha, lora.dropout);
+    let about = adapter::About { base: plan.recipe.model.from.clone(), rank, alpha, dropout };
+    home.replace("adapter", |dir| adapter::save(&plan.pretrained, model, &about, dir))
+}
 
 /// Writes `model` as a Hugging Face directory: configuration, weights, tokenizer, generation defaults.
 pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
@@ -44,14 +57,17 @@ pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What stands at the top of a report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Top {
+    /// one sentence
+    pub summary: String,
+    /// the few numbers that matter most, with their names
+    pub facts: Vec<(String, String)>,
+}
+
 /// Writes `report.html`: curves from the journal, scores, samples, the recipe.
-pub fn save_report(
-    home: &Home,
-    title: &str,
-    recipe: &str,
-    sides: &[(&str, &Scores)],
-    samples: &[Judged],
-) -> Result<()> {
+pub fn save_report(home: &Home, top: Top, recipe: &str, sides: &[(&str, &Scores)], samples: &[Judged]) -> Result<()> {
     let place = home.at("metrics.jsonl");
     let journal = std::fs::read_to_string(&place)
         .map_err(|e| Error::new(place.display().to_string(), e.to_string(), "is it readable?"))?;
@@ -64,7 +80,8 @@ pub fn save_report(
         series: keys.iter().map(|(name, key)| Series { name: (*name).into(), points: points(key) }).collect(),
         ..Chart::default()
     };
-    let mut table = Table { title: "Scores".into(), head: vec!["".into()], rows: vec![] };
+    let mut table =
+        Table { title: "On examples that were never learnt from".into(), head: vec!["".into()], rows: vec![] };
     let keys: Vec<&String> = sides.first().map(|(_, s)| s.values.keys().collect()).unwrap_or_default();
     table.head.extend(keys.iter().map(|k| k.to_string()));
     for (name, scores) in sides {
@@ -74,9 +91,9 @@ pub fn save_report(
     let sample =
         |j: &Judged| Sample { source: j.source.clone(), expected: Some(j.expected.clone()), got: j.got.clone() };
     let report = Report {
-        title: title.into(),
-        summary: String::new(),
-        facts: vec![],
+        title: home.dir().display().to_string(),
+        summary: top.summary,
+        facts: top.facts,
         charts: vec![
             chart("Loss", &[("training", "loss"), ("validation", "valid_loss")]),
             chart("Learning rate", &[("rate", "rate")]),

@@ -55,7 +55,10 @@ impl Home {
         let lock =
             writable().map_err(|e| fail(format!("cannot be written to: {e}"), "choose another place with --out"))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { dir: dir.to_path_buf(), _lock: lock }),
+            Ok(()) => {
+                remove_leftovers(dir);
+                Ok(Self { dir: dir.to_path_buf(), _lock: lock })
+            }
             Err(TryLockError::WouldBlock) => {
                 Err(fail("is in use by another process".into(), "wait for it, or choose another place with --out"))
             }
@@ -80,23 +83,42 @@ impl Home {
         qkv_weights::write_atomically(&self.at(name), bytes)
     }
 
-    /// Puts a directory that `make` fills in the place of `name`, so that nobody sees half of it.
+    /// Puts a directory that `make` fills in the place of `name`, so that nobody sees half of it, or none.
     pub fn replace(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        let pid = std::process::id();
-        let (new, old) = (self.at(&format!("{name}.tmp-{pid}")), self.at(&format!("{name}.old-{pid}")));
-        let place = self.at(name);
+        let (new, place) = (self.at(&format!("{name}.tmp-{}", std::process::id())), self.at(name));
         let fail = |e: std::io::Error| Error::new(place.display().to_string(), e.to_string(), "is the disk full?");
         let made = std::fs::create_dir_all(&new).map_err(fail).and_then(|()| make(&new));
-        if let Err(e) = made {
-            let _ = std::fs::remove_dir_all(&new); // the reason is on its way up
-            return Err(e);
+        let placed = made.and_then(|()| exchange(&new, &place).map_err(fail));
+        let _ = std::fs::remove_dir_all(&new); // what was there before, or what could not be made: bytes too many
+        placed
+    }
+}
+
+/// Puts `new` in the place of `old`, at one blow where the system can.
+fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
+    if !old.exists() {
+        return std::fs::rename(new, old);
+    }
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        if renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE).is_ok() {
+            return Ok(());
         }
-        if place.exists() {
-            std::fs::rename(&place, &old).map_err(fail)?;
+    }
+    std::fs::remove_dir_all(old)?;
+    std::fs::rename(new, old)
+}
+
+/// Takes away what a killed process could not finish.
+fn remove_leftovers(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().to_string();
+        if name.starts_with(".probe-") {
+            let _ = std::fs::remove_file(entry.path()); // one byte too many
+        } else if name.contains(".tmp-") {
+            let _ = std::fs::remove_dir_all(entry.path()).or_else(|_| std::fs::remove_file(entry.path()));
         }
-        std::fs::rename(&new, &place).map_err(fail)?;
-        let _ = std::fs::remove_dir_all(&old); // at worst some bytes too many
-        Ok(())
     }
 }
 

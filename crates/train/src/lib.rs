@@ -8,7 +8,9 @@ pub mod average;
 pub mod checkpoint;
 pub mod corpus;
 pub mod export;
+pub mod guard;
 pub mod home;
+pub mod memory;
 pub mod observe;
 pub mod optim;
 pub mod plan;
@@ -20,7 +22,6 @@ pub mod score;
 pub mod search;
 pub mod step;
 mod threads;
-pub mod tokens;
 pub mod trial;
 
 pub use optim::{Groups, Optimizer, Rule, Settings};

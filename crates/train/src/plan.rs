@@ -1,11 +1,10 @@
 //! From a recipe to everything that a run needs: corpus, tokenizer, objective, batches, network. Whatever cannot be is
 //! said here, before the first step.
 
-use crate::corpus::{Sides, fingerprint};
+use crate::corpus::{Sides, known_by};
 use crate::optim::{Groups, Optimizer};
 use crate::recipe::{Data, Goal, Model, Recipe};
 use crate::schedule::Schedule;
-use crate::tokens::Side;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use qkv_base::{Error, Result};
@@ -13,7 +12,7 @@ use qkv_data::batch::{Keep, Policy, Rows, Turn};
 use qkv_data::objective::{
     Answer, Borders, Denoise, Frame, Labels, Masked, NextToken, Pictures, Seq2Seq, SpanCorruption, Tag, Translate,
 };
-use qkv_data::{Corpus, Example, Loader, Objective, Tokenize};
+use qkv_data::{Corpus, Example, Loader, Objective, Side, Tokenize};
 use qkv_kernels::Activation;
 use qkv_model::families::{self, Config};
 use qkv_model::spec::{Dropout, Head, Input, Output, Pool, Position, Shape, Spec};
@@ -42,7 +41,7 @@ pub struct Plan {
     pub valid: Loader,
     /// the network and its configuration
     pub pretrained: Pretrained,
-    /// a hash of what is learnt from
+    /// what the corpus is known by
     pub fingerprint: String,
 }
 
@@ -91,7 +90,7 @@ impl Plan {
         let train = Loader::new(sides.train.clone(), objective.clone(), policy, seed)?;
         let straight = Policy { turn: Turn::Straight, ..policy };
         let valid = Loader::new(sides.valid.clone(), objective.clone(), straight, seed)?;
-        let fingerprint = fingerprint(&*sides.train)?;
+        let fingerprint = known_by(&sides)?;
         let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
         Ok(Self { recipe, sides, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
     }

@@ -203,13 +203,28 @@ pub struct Train {
     pub smoothing: f32,
     /// share that a running average of the weights keeps at each step; 0: none
     pub average: f32,
+    /// run blocks again in the backward instead of keeping what they computed: less memory, more time, the same bits
+    pub recompute: bool,
+    /// steps whose loss or gradient lies so many deviations above the last 128 are skipped; 0: none are
+    pub leap: f64,
     /// steps between two lines of the log
     pub log: u64,
 }
 
 impl Default for Train {
     fn default() -> Self {
-        Self { seed: 1, steps: 1000, tokens: 0, rows: 32, accumulate: 1, smoothing: 0.0, average: 0.0, log: 20 }
+        Self {
+            seed: 1,
+            steps: 1000,
+            tokens: 0,
+            rows: 32,
+            accumulate: 1,
+            smoothing: 0.0,
+            average: 0.0,
+            recompute: false,
+            leap: 0.0,
+            log: 20,
+        }
     }
 }
 
@@ -273,18 +288,20 @@ impl Default for Rate {
 }
 
 /// What is kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keep {
     /// steps between two checkpoints; 0: only the best and the last
     pub every: u64,
     /// how many are kept, the best not counted; at least 2
     pub keep: usize,
+    /// at the end, the mean of so many of the last checkpoints is tried against the best one; 0: none is made
+    pub average_last: usize,
 }
 
 impl Default for Keep {
     fn default() -> Self {
-        Self { every: 500, keep: 2 }
+        Self { every: 500, keep: 2, average_last: 0 }
     }
 }
 
@@ -372,6 +389,12 @@ impl Recipe {
         ensure(data.valid > 0 && data.test > 0, "data.valid", "nothing to judge by", some)?;
         ensure((0.0..1.0).contains(&train.smoothing), "train.smoothing", "is no share", "use 0 up to, but not, 1")?;
         ensure((0.0..1.0).contains(&train.average), "train.average", "is no share", "use 0 up to, but not, 1")?;
+        ensure(
+            train.leap.is_finite() && train.leap >= 0.0,
+            "train.leap",
+            "is no number of deviations",
+            "use 0 or about 6",
+        )?;
         ensure(optim.rate.is_finite() && optim.rate > 0.0, "optim.rate", "is no learning rate", "use about 1e-3")?;
         ensure(optim.decay >= 0.0, "optim.decay", "is below 0", "use 0 to 0.1")?;
         ensure((0.0..=1.0).contains(&schedule.floor), "schedule.floor", "is no share", "use 0 to 1")?;
@@ -380,6 +403,13 @@ impl Recipe {
             "checkpoint.keep",
             "is less than two",
             "a damaged checkpoint needs one before it",
+        )?;
+        let mean = checkpoint.average_last;
+        ensure(
+            mean == 0 || (checkpoint.every > 0 && train.average == 0.0),
+            "checkpoint.average_last",
+            "wants checkpoints at regular steps, and no running average",
+            "set checkpoint.every, and train.average = 0",
         )?;
         let (one, many) = (!data.corpus.is_empty(), !data.mix.is_empty());
         ensure(!(one && many), "data.mix", "data.corpus is said as well", "leave one of them empty")?;

@@ -3,16 +3,18 @@
 //! Everything that a step depends on is the recipe, the data and the [`State`]; so a run that was broken off goes on from
 //! its last checkpoint as if nothing had happened, bit for bit, at any number of threads.
 
-use crate::average::Average;
-use crate::checkpoint::{Checkpoints, Loaded, State};
+use crate::average::{self, Average};
+use crate::checkpoint::{Checkpoints, Loaded, Regular, State};
+use crate::export;
+use crate::guard::Guard;
 use crate::home::Home;
 use crate::observe::{Event, Observer, Told};
 use crate::optim::Optimizer;
 use crate::plan::Plan;
-use crate::recipe::Goal;
+use crate::recipe::{Goal, Keep};
 use crate::schedule::Schedule;
 use crate::score::{Judge, Judged};
-use crate::step::{Ask, Done, learn, mean_loss};
+use crate::step::{Ask, Done, Skipped, learn, mean_loss};
 use qkv_base::{Error, Result};
 use qkv_data::{Batch, Subset};
 use qkv_model::Transformer;
@@ -33,6 +35,7 @@ pub enum Ended {
 /// A run under way.
 pub struct Run<'a> {
     plan: &'a Plan,
+    home: &'a Home,
     schedule: Schedule,
     checkpoints: Checkpoints,
     model: Option<Transformer>,
@@ -44,11 +47,14 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// A run in its home, from its start or from its last checkpoint. Returns also what is to be told about it.
-    pub fn new(plan: &'a Plan, home: &Home, force: bool) -> Result<(Self, Vec<String>)> {
-        let checkpoints = Checkpoints::open(&home.at("checkpoints"), plan.recipe.checkpoint.keep);
+    pub fn new(plan: &'a Plan, home: &'a Home, force: bool) -> Result<(Self, Vec<String>)> {
+        let Keep { every, keep, average_last } = plan.recipe.checkpoint;
+        let regular = Regular { last: average_last, every, steps: plan.recipe.train.steps };
+        let checkpoints = Checkpoints::open(&home.at("checkpoints"), keep).with(regular);
         let keep = plan.recipe.train.average;
         let mut run = Self {
             plan,
+            home,
             schedule: plan.schedule(),
             model: Some(plan.pretrained.model.clone()),
             optimizer: plan.optimizer()?,
@@ -56,6 +62,7 @@ impl<'a> Run<'a> {
             state: State {
                 version: env!("CARGO_PKG_VERSION").into(),
                 data: plan.fingerprint.clone(),
+                guard: Guard::new(plan.recipe.train.leap),
                 ..State::default()
             },
             checkpoints,
@@ -71,7 +78,8 @@ impl<'a> Run<'a> {
 
     fn take_up(&mut self, loaded: &Loaded, force: bool) -> Result<()> {
         if loaded.state.data != self.state.data && !force {
-            let what = "the data are not those that the run was begun with";
+            let (before, now) = (&loaded.state.data, &self.state.data);
+            let what = format!("the data are not those that the run was begun with: {before} → {now}");
             return Err(Error::new("data", what, "bring them back, or go on all the same with --force"));
         }
         let model = loaded.model(self.take())?;
@@ -80,7 +88,8 @@ impl<'a> Run<'a> {
         if let Some(average) = &mut self.average {
             *average = loaded.average(average.keep)?;
         }
-        self.state = State { data: self.state.data.clone(), ..loaded.state.clone() };
+        let guard = loaded.state.guard.clone().with(self.state.guard.most);
+        self.state = State { data: self.state.data.clone(), guard, ..loaded.state.clone() };
         Ok(())
     }
 
@@ -132,10 +141,10 @@ impl<'a> Run<'a> {
         let batches: Vec<Batch> =
             (first..first + train.accumulate as u64).map(|i| self.plan.train.batch(i)).collect::<Result<_>>()?;
         let rate = self.schedule.at(step) as f32;
-        let ask = Ask { seed: train.seed, step, rate, smoothing: train.smoothing };
-        let (model, done) = learn(self.take(), &mut self.optimizer, &batches, ask)?;
-        self.guard(step, &done, &batches, observers)?;
-        if let (Some(average), None) = (&mut self.average, &done.bad) {
+        let ask = Ask { seed: train.seed, step, rate, smoothing: train.smoothing, recompute: train.recompute };
+        let (model, done) = learn(self.take(), &mut self.optimizer, &batches, ask, &mut self.state.guard)?;
+        self.told(step, &done, &batches, observers)?;
+        if let (Some(average), None) = (&mut self.average, &done.skipped) {
             average.take(&model, self.optimizer.steps() as u64);
         }
         self.model = Some(model);
@@ -159,21 +168,18 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// A loss or gradient that is no number is skipped and told; the third in a row ends the run.
-    fn guard(&mut self, step: u64, done: &Done, batches: &[Batch], observers: &mut [&mut dyn Observer]) -> Result<()> {
-        let Some(bad) = &done.bad else {
-            self.state.bad = 0;
-            return Ok(());
+    /// A step that was skipped is told with its reason and its batch; the third without a number in a row ends the run.
+    fn told(&mut self, step: u64, done: &Done, batches: &[Batch], observers: &mut [&mut dyn Observer]) -> Result<()> {
+        self.state.bad = if matches!(done.skipped, Some(Skipped::NoNumber { .. })) { self.state.bad + 1 } else { 0 };
+        let why = match &done.skipped {
+            None => return Ok(()),
+            Some(Skipped::NoNumber { first }) => format!("first bad: {first}"),
+            Some(Skipped::Leap { what, largest }) => format!("{what}; largest gradient: {largest}"),
         };
-        self.state.bad += 1;
         let members = batches.iter().flat_map(|b| &b.members).flatten();
         let places: Vec<String> = members.take(8).map(|i| self.plan.train.items().place(*i)).collect();
-        let why = format!(
-            "loss {}, gradient norm {}; first bad: {bad}; batch: {}, …",
-            done.loss,
-            done.norm,
-            places.join(", ")
-        );
+        let numbers = format!("loss {}, gradient norm {}", done.loss, done.norm);
+        let why = format!("{numbers}; {why}; batch: {}, …", places.join(", "));
         if self.state.bad < 3 {
             return tell(observers, &Event::Skipped { step, why });
         }
@@ -185,9 +191,7 @@ impl<'a> Run<'a> {
     fn validate(&mut self, observers: &mut [&mut dyn Observer]) -> Result<bool> {
         let plan = self.plan;
         let model = self.model();
-        let all = plan.valid.batches(0);
-        let n = if plan.recipe.eval.batches == 0 { all } else { plan.recipe.eval.batches.min(all) };
-        let (loss, _) = mean_loss(&model, (0..n).map(|i| plan.valid.batch(i)))?;
+        let loss = self.valid_loss(&model)?;
         let (step, value) = (self.state.step, loss as f32);
         let best = self.state.best.is_none_or(|(held, _)| value < held);
         if best {
@@ -202,15 +206,42 @@ impl<'a> Run<'a> {
         Ok(best)
     }
 
+    fn valid_loss(&self, model: &Transformer) -> Result<f64> {
+        let (valid, asked) = (&self.plan.valid, self.plan.recipe.eval.batches);
+        let n = if asked == 0 { valid.batches(0) } else { asked.min(valid.batches(0)) };
+        Ok(mean_loss(model, (0..n).map(|i| valid.batch(i)))?.0)
+    }
+
+    /// Saves where the run stands; the best so far is left as a model directory, too.
     fn save(&mut self, best: bool) -> Result<()> {
         let model = self.take();
         let saved = self.checkpoints.save(&model, &self.optimizer, self.average.as_ref(), &self.state, best);
         self.model = Some(model);
-        saved.map(|_| ())
+        saved?;
+        if best { export::leave(self.home, self.plan, &self.model()) } else { Ok(()) }
+    }
+
+    /// What the run comes to, and the step it is from: the best network, or the mean of the last checkpoints where one is
+    /// asked for and its validation loss is lower.
+    pub fn outcome(&mut self, observers: &mut [&mut dyn Observer]) -> Result<(Transformer, u64)> {
+        let (best, step) = self.best()?;
+        if self.plan.recipe.checkpoint.average_last == 0 {
+            return Ok((best, step));
+        }
+        let members = self.checkpoints.regular()?;
+        let mean = average::mean(best.clone(), &members)?;
+        let (loss, held) = (self.valid_loss(&mean)?, self.state.best.map_or(f64::INFINITY, |(held, _)| held.into()));
+        let steps: Vec<String> = members.iter().map(|m| m.state.step.to_string()).collect();
+        let note = format!(
+            "the mean of steps {}: validation loss {loss:.4}; the best alone, step {step}: {held:.4}",
+            steps.join(", ")
+        );
+        tell(observers, &Event::Note(note))?;
+        Ok(if loss < held { (mean, self.state.step) } else { (best, step) })
     }
 
     /// The best network of the run, and the step it is from.
-    pub fn best(&mut self) -> Result<(Transformer, u64)> {
+    fn best(&mut self) -> Result<(Transformer, u64)> {
         match self.checkpoints.best() {
             Some(loaded) if loaded.state.step != self.state.step => {
                 let model = loaded.model(self.plan.pretrained.model.clone())?;

@@ -2,6 +2,7 @@
 //!
 //! `loss = Σ wᵢ·ℓᵢ / Σ wᵢ` over all micro-batches of the step, so that a batch cut into parts teaches what it would whole.
 
+use crate::guard::{self, Guard, Objection};
 use crate::optim::{Grads, Optimizer};
 use crate::reach::refuse_unreached;
 use burn::module::Module;
@@ -24,6 +25,8 @@ pub struct Ask {
     pub rate: f32,
     /// the share of each target that is spread over all classes
     pub smoothing: f32,
+    /// run blocks again in the backward instead of keeping what they computed: the same bits in less memory
+    pub recompute: bool,
 }
 
 /// What one step did.
@@ -35,16 +38,34 @@ pub struct Done {
     pub norm: f32,
     /// tokens that were read, padding not counted
     pub tokens: usize,
-    /// the first parameter with a bad gradient: then nothing was updated
-    pub bad: Option<String>,
+    /// why nothing was updated, where the guard spoke against it
+    pub skipped: Option<Skipped>,
 }
 
-/// Learns from the micro-batches of one step. A loss or a norm that is not finite changes nothing and is reported.
+/// Why a step was skipped.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Skipped {
+    /// something is not a number, or infinite
+    NoNumber {
+        /// where that was so first
+        first: String,
+    },
+    /// something leapt
+    Leap {
+        /// what, and how far
+        what: String,
+        /// the parameter with the largest gradient
+        largest: String,
+    },
+}
+
+/// Learns from the micro-batches of one step. What the guard speaks against changes nothing and is reported.
 pub fn learn(
     model: Transformer,
     optimizer: &mut Optimizer,
     batches: &[Batch],
     ask: Ask,
+    guard: &mut Guard,
 ) -> Result<(Transformer, Done)> {
     let over: f64 = batches.iter().flat_map(|b| &b.weights).map(|w| *w as f64).sum();
     if over == 0.0 {
@@ -52,9 +73,10 @@ pub fn learn(
         return Err(Error::new(format!("step {}", ask.step), "no target counts", hint));
     }
     let (mut loss, mut grads) = (0.0, None);
+    // Each micro-batch has a dropout of its own.
+    let cx = |i: usize| Cx::train(ask.seed, ask.step * batches.len() as u64 + i as u64);
     for (i, batch) in batches.iter().enumerate() {
-        // Each micro-batch has a dropout of its own.
-        let mut cx = Cx::train(ask.seed, ask.step * batches.len() as u64 + i as u64);
+        let mut cx = cx(i).recomputing(ask.recompute);
         let part = loss_of(&model, batch, ask.smoothing, Reduce::Over(over as f32), &mut cx)?;
         loss += part.clone().into_scalar::<f32>();
         let more = part.backward();
@@ -71,12 +93,15 @@ pub fn learn(
     };
     let norm = grads.norm(&model);
     let tokens = batches.iter().map(|b| b.lengths.iter().chain(&b.memory_lengths).sum::<usize>()).sum();
-    if !(loss.is_finite() && norm.is_finite()) {
-        let bad = grads.first_bad(&model).unwrap_or_else(|| "the loss".into());
-        return Ok((model, Done { loss, norm, tokens, bad: Some(bad) }));
-    }
-    let model = optimizer.update(model, grads, ask.rate, norm);
-    Ok((model, Done { loss, norm, tokens, bad: None }))
+    let skipped = guard.objects(loss, norm).map(|objection| match objection {
+        Objection::NoNumber => Skipped::NoNumber { first: guard::first_bad(&model, &grads, batches, cx) },
+        Objection::Leap { of, z } => Skipped::Leap {
+            what: format!("{of} lies {z:.1} deviations above the last {} steps", guard::WINDOW),
+            largest: grads.largest(&model).unwrap_or_default(),
+        },
+    });
+    let model = if skipped.is_none() { optimizer.update(model, grads, ask.rate, norm) } else { model };
+    Ok((model, Done { loss, norm, tokens, skipped }))
 }
 
 /// The loss of a batch as a tensor of one element.
@@ -154,4 +179,77 @@ fn pixels(model: &Transformer, batch: &Batch) -> Tensor<4> {
     let [c, h, w] = batch.picture;
     let device = model.devices().first().cloned().unwrap_or_else(Device::flex);
     Tensor::from_data(TensorData::new(batch.pixels.clone(), [batch.rows, c, h, w]), &device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qkv_model::presets;
+
+    fn parts() -> (Transformer, Batch) {
+        let spec = presets::find("tiny-decoder").unwrap().spec();
+        let model = Transformer::new(&spec, 1, &Device::flex().autodiff()).unwrap();
+        let (ids, targets) = (vec![5, 6, 7, 8], vec![6, 7, 8, 9]);
+        let batch =
+            Batch { rows: 1, length: 4, lengths: vec![4], ids, targets, weights: vec![1.0; 4], ..Batch::default() };
+        (model, batch)
+    }
+
+    const ASK: Ask = Ask { seed: 1, step: 1, rate: 1e-3, smoothing: 0.0, recompute: false };
+
+    #[test]
+    fn a_batch_without_targets_is_an_error_and_no_division_by_zero() {
+        let (model, batch) = parts();
+        let batch = Batch { weights: vec![0.0; 4], targets: vec![-100; 4], ..batch };
+        let error = learn(model, &mut Optimizer::default(), &[batch], ASK, &mut Guard::default()).unwrap_err();
+        assert_eq!(error.to_string(), "step 1: no target counts");
+    }
+
+    /// A weight that is no number is named; nothing is updated.
+    #[test]
+    fn the_first_bad_place_is_named_and_nothing_changes() {
+        use qkv_model::pretrained::{Values, fill};
+        let (model, batch) = parts();
+        let poison = |model: &Transformer, path: &str, x: f32| {
+            let mut values = Values::of(model).read(path);
+            values.fill(x);
+            fill(model.clone(), [(path.to_string(), values)].into())
+        };
+        let say = |model: Transformer| {
+            let mut optimizer = Optimizer::default();
+            let (after, done) =
+                learn(model.clone(), &mut optimizer, std::slice::from_ref(&batch), ASK, &mut Guard::default()).unwrap();
+            assert_eq!(optimizer.steps(), 0);
+            let read = |m: &Transformer| Values::of(m).read("decoder.layers.0.ffn.up.weight");
+            assert_eq!(format!("{:?}", read(&after)), format!("{:?}", read(&model)));
+            done.skipped
+        };
+        let first = |words: &str| Some(Skipped::NoNumber { first: words.into() });
+        let path = "decoder.layers.1.ffn.down.weight";
+        assert_eq!(say(poison(&model, path, f32::NAN)), first(&format!("the weights of {path}")));
+        // Large, but numbers: the first product with them is none.
+        assert_eq!(say(poison(&model, path, f32::MAX)), first("the output of decoder.layers.1"));
+    }
+
+    #[test]
+    fn a_leap_is_skipped_and_names_the_largest_gradient() {
+        let (mut model, batch) = parts();
+        let (mut optimizer, mut guard) = (Optimizer::default(), Guard::new(4.0));
+        let mut leap = None;
+        for step in 1..=crate::guard::WINDOW as u64 + 1 {
+            // What it was never shown after 128 times the same.
+            let odd = step == crate::guard::WINDOW as u64 + 1;
+            let ids = if odd { vec![90, 91, 92, 93] } else { vec![5, 6, 7, 8 + (step % 3) as u32] };
+            let batch = Batch { ids, ..batch.clone() };
+            let ask = Ask { step, ..ASK };
+            let (next, done) = learn(model, &mut optimizer, &[batch], ask, &mut guard).unwrap();
+            model = next;
+            leap = done.skipped;
+            assert!(odd || leap.is_none(), "step {step}: {leap:?}");
+        }
+        let Some(Skipped::Leap { what, largest }) = leap else { panic!("{leap:?}") };
+        assert!(what.contains("deviations above the last 128 steps"), "{what}");
+        assert!(qkv_model::count::parameters(&model).iter().any(|p| p.path == largest), "{largest}");
+        assert_eq!(optimizer.steps(), crate::guard::WINDOW as u32);
+    }
 }

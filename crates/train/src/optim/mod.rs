@@ -14,6 +14,7 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Gradients, Tensor, TensorData};
 use qkv_base::{Error, Result};
 use qkv_kernels::fused::update;
+use rayon::prelude::*;
 use rules::At;
 use std::collections::BTreeMap;
 
@@ -106,17 +107,26 @@ impl Grads {
         }
     }
 
-    /// The first parameter whose gradient is not a number or infinite.
-    pub fn first_bad<M: Module>(&self, model: &M) -> Option<String> {
-        let held;
-        let all = match self {
-            Self::Sum(sum) => sum,
-            Self::One(grads) => {
-                held = by_path(model, grads);
-                &held
-            }
+    /// The last parameter (on the way forward) whose gradient is not a number or infinite.
+    pub fn last_bad<M: Module>(&self, model: &M) -> Option<String> {
+        let bad = |(path, v): (String, Vec<f32>)| v.iter().any(|g| !g.is_finite()).then_some(path);
+        self.each(model).into_iter().rev().find_map(bad)
+    }
+
+    /// The parameter whose gradient has the largest norm.
+    pub fn largest<M: Module>(&self, model: &M) -> Option<String> {
+        let norms = self.each(model).into_iter().map(|(path, v)| (squares(&v), path));
+        norms.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, path)| path)
+    }
+
+    /// Every gradient, in the order of the parameters.
+    fn each<M: Module>(&self, model: &M) -> Vec<(String, Vec<f32>)> {
+        let mut all = match self {
+            Self::Sum(sum) => sum.clone(),
+            Self::One(grads) => by_path(model, grads),
         };
-        all.iter().find(|(_, v)| v.iter().any(|g| !g.is_finite())).map(|(path, _)| path.clone())
+        let paths = qkv_model::count::parameters(model).into_iter().map(|p| p.path);
+        paths.filter_map(|path| all.remove_entry(&path)).collect()
     }
 }
 
@@ -266,7 +276,7 @@ pub fn global_norm<M: Module>(model: &M, grads: &Gradients) -> f32 {
     impl ModuleVisitor for Sum<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(grad) = param.val().grad(self.0) {
-                self.1 += grad.into_data().as_slice::<f32>().map(squares).unwrap_or(f64::NAN);
+                read(grad, |grad| self.1 += squares(grad));
             }
         }
     }
@@ -275,8 +285,17 @@ pub fn global_norm<M: Module>(model: &M, grads: &Gradients) -> f32 {
     sum.1.sqrt() as f32
 }
 
+/// `Σ v²`: chunks of fixed size, whose sums are added in order, whoever made them.
 fn squares(v: &[f32]) -> f64 {
-    v.chunks(4096).map(|c| qkv_kernels::simd::dot(c, c) as f64).sum()
+    let sums: Vec<f64> = v.par_chunks(4096).with_min_len(16).map(|c| qkv_kernels::simd::dot(c, c) as f64).collect();
+    sums.into_iter().sum()
+}
+
+/// Looks at the elements of a tensor outside of any graph, where they are.
+pub(crate) fn read<const D: usize>(tensor: Tensor<D>, f: impl FnOnce(&[f32])) {
+    // An update of nothing by the tensor: the one way to its elements that copies none of them.
+    let nothing = Tensor::<D>::zeros([0; D], &tensor.device());
+    update(nothing, tensor, |_, elements| f(elements));
 }
 
 /// Every gradient by the path of its parameter.

@@ -58,7 +58,7 @@ pub(super) struct At {
 
 impl Rule {
     /// The names of what is remembered of a parameter of this shape, and their lengths.
-    pub(super) fn memory(self, dims: &[usize]) -> Vec<(&'static str, usize)> {
+    pub(crate) fn memory(self, dims: &[usize]) -> Vec<(&'static str, usize)> {
         let all = dims.iter().product();
         match (self, dims) {
             (Self::AdamW { .. } | Self::Adam { .. }, _) => vec![("m", all), ("v", all)],

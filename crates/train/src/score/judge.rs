@@ -132,7 +132,7 @@ impl Judge<'_> {
             let mut ids = next.document(&corpus.get(i)?)?;
             ids.truncate(next.length);
             let (given, rest) = ids.split_at(ids.len() / 2);
-            let until = Until { end: next.end, pad: self.objective.pad(), most: rest.len().min(40) };
+            let until = Until { end: next.end, most: rest.len().min(40) };
             let said = search::go_on(self.model, given, until)?;
             let text = |ids: &[u32]| Ok::<_, Error>(tokenizer.decode(ids, true)?.replace('\n', " "));
             let (source, expected, got) = (text(given)?, text(&rest[..until.most])?, text(&said)?);

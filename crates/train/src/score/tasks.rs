@@ -53,7 +53,7 @@ impl Judge<'_> {
     fn written(&self, ready: &[Ready], family: &Seq2Seq, most: usize) -> Result<Vec<String>> {
         let Some(tokenizer) = self.tokenizer else { return Ok(vec![]) };
         let end = family.target.close.first().copied().unwrap_or(0);
-        let until = Until { end, pad: self.objective.pad(), most };
+        let until = Until { end, most };
         let mut all = vec![];
         for part in ready.chunks(50) {
             let sources: Vec<Vec<u32>> = part.iter().map(|r| r.sample.memory.clone().unwrap_or_default()).collect();
