@@ -199,7 +199,8 @@ fn before(home: &Home, name: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBoo
     let first = Recipe::parse(&name, &text)?;
     let dir = home.at("before");
     let model = dir.join("model");
-    if !model.join("config.json").exists() {
+    // The report is written last: a model alone may be the best of a run that was broken off.
+    if !dir.join("report.html").exists() {
         let inner = Home::open(&dir, if dir.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing })?;
         inner.write("recipe.toml", text.as_bytes())?;
         let mut show = Show::new(1);

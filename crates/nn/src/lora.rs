@@ -1,4 +1,4 @@
-//! LoRA (Hu et al. 2021): learn a low-rank change of a frozen weight. `W = W₀ + (α/r)·B·A`, A `[r, in]` Gaussian,
+//! LoRA (Hu et al. 2021): learn a low-rank change of a frozen weight. `W = W₀ + (α/r)·B·A`, A `[r, in]` uniform,
 //! B `[out, r]` zero, so that at step 0 nothing has changed. While it learns, its input may be dropped from: dropout for
 //! the change alone, the frozen layer always sees all.
 //!
@@ -50,8 +50,9 @@ impl Lora {
     pub fn around(layer: Linear, build: &Build, LoraSize { rank, alpha, dropout }: LoraSize) -> Linear {
         let [output, input] = layer.dims();
         let lora = Self {
-            // Kaiming-like width as in the paper's code: B is zero, so only the scale of A's gradient depends on it.
-            a: build.param("lora_a", [rank, input], Init::Normal { std: 1.0 / rank.max(1) as f64 }),
+            // As PEFT draws it, uniform in ±1/√in whatever the rank: A·x is about as large as x, so that one learning rate
+            // suits every rank.
+            a: build.param("lora_a", [rank, input], Init::FanIn),
             b: build.param("lora_b", [output, rank], Init::Zeros),
             alpha,
             dropout,

@@ -106,7 +106,8 @@ impl Sides {
     }
 }
 
-/// A made example as one that is read, and as text alone where text alone is learnt from.
+/// A made example as one that is read: as text alone where text alone is learnt from, and with its label as the text to
+/// write where a text is made of another (as T5 does).
 pub(crate) fn convert(example: builtin::Example, goal: Goal) -> Example {
     use builtin::Example as E;
     let example = match example {
@@ -122,6 +123,7 @@ pub(crate) fn convert(example: builtin::Example, goal: Goal) -> Example {
     match (goal.task(), example) {
         (Task::Text, Example::Text(text)) => Example::Text(text),
         (Task::Text, other) => Example::Text(other.text().into_owned()),
+        (Task::Pair, Example::Labelled { text, label }) => Example::Pair { source: text, target: label },
         (_, other) => other,
     }
 }
@@ -219,6 +221,13 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(starts), ["to Italian", "correct", "to Italian", "correct"]);
         let parts: Vec<(&str, usize)> = sides.parts.iter().map(|(n, c)| (n.as_str(), c.len())).collect();
         assert_eq!(parts, [("to Italian", 10), ("correct", 10)]);
+    }
+
+    #[test]
+    fn a_label_is_a_text_to_write_where_texts_are_written() {
+        let sides = Sides::open(&data("builtin:reviews", Goal::Translate), 1).unwrap();
+        let Example::Pair { target, .. } = sides.test.get(0).unwrap() else { panic!("no pair") };
+        assert!(sides.labels.contains(&target), "{target}");
     }
 
     #[test]
