@@ -7,6 +7,7 @@ use qkv_data::objective::{Aim, IGNORED};
 use qkv_model::pretrained::Values;
 use qkv_model::spec::Dropout;
 use qkv_model::{Pretrained, count};
+use qkv_nn::lora::LoraSize;
 use qkv_train::guard::Guard;
 use qkv_train::step::{Ask, learn};
 use qkv_train::{Optimizer, Settings};
@@ -92,7 +93,7 @@ fn taught(dir: &Path, recompute: bool) -> Vec<(String, Vec<f32>)> {
     let (mut model, mut optimizer, mut guard) = (it.model, Optimizer::default(), Guard::default());
     if dir.ends_with("marian") {
         // Adapters ask the memory for more than one gradient in each block.
-        model = model.with_lora(&["k", "v"], 2, 4.0, 1).unwrap();
+        model = model.with_lora(&["k", "v"], LoraSize { rank: 2, alpha: 4.0, dropout: 0.0 }, 1).unwrap();
     }
     for step in 1..=3 {
         let ask = Ask { seed: 7, step, rate: 1e-2, smoothing: 0.1, recompute };
