@@ -2,6 +2,7 @@
 
 use crate::fail::Fail;
 use crate::say;
+use crate::train::fields;
 use qkv_base::{Error, Key};
 use qkv_data::Corpus;
 use qkv_metric::Resampling;
@@ -24,6 +25,9 @@ pub(crate) struct Args {
     /// What it is judged on: a file, or builtin:NAME (its unseen test)
     #[arg(long, value_name = "FILE")]
     data: String,
+    /// The column of a table that holds a field, where it has another name: label=stars
+    #[arg(long, value_name = "FIELD=NAME")]
+    column: Vec<String>,
     /// Only these scores
     #[arg(long, value_delimiter = ',')]
     metric: Vec<String>,
@@ -58,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let model = args.model.clone().map_or_else(home::newest, Ok)?;
     on_threads(args.threads, || {
         let trial = Trial::load(&model, args.length, &args.prefix)?;
-        let corpus = trial.corpus(&args.data, args.examples)?;
+        let corpus = trial.corpus(&args.data, &fields(&args.column)?, args.examples)?;
         let mut scores = trial.scores(&*corpus)?;
         wanted.iter().try_for_each(|m| scores.get(*m).map(|_| ()))?;
         if let Some(path) = &args.each {

@@ -2,7 +2,7 @@
 
 use crate::fail::Fail;
 use crate::say;
-use crate::train::{Ways, train};
+use crate::train::{Ways, columns, train};
 use clap::ValueEnum;
 use qkv_train::home::{self, Expect, Home};
 use qkv_train::{Recipe, recipe};
@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// What it learns from: a file, or builtin:NAME
     #[arg(long, value_name = "FILE")]
     data: String,
+    /// The column of a table that holds a field, where it has another name: label=stars
+    #[arg(long, value_name = "FIELD=NAME")]
+    column: Vec<String>,
     /// Where the run is kept; runs/finetune-TASK if left out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -95,6 +98,12 @@ impl Task {
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let model = args.model.clone().map_or_else(home::newest, Ok)?;
+    if !model.exists() {
+        return Err(Fail::usage(
+            format!("{}: there is no such model", model.display()),
+            "name a run or a model directory",
+        ));
+    }
     let model = if model.join("model/config.json").exists() { model.join("model") } else { model };
     let [objective, metric, name] = args.task.words();
     let word = |w: &str| serde_json::Value::from(w).to_string();
@@ -105,6 +114,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         format!("data.objective={}", word(objective)),
         format!("eval.metric={}", word(metric)),
     ];
+    changes.extend(columns(&args.column)?);
+    if args.lora == Some(0) {
+        return Err(Fail::usage("--lora 0: an adapter of rank 0 learns nothing", "use 1 or more, usually 4 to 64"));
+    }
     if let Some(rank) = args.lora {
         changes.push(format!("lora.rank={rank}"));
         changes.push(format!("lora.alpha={:?}", args.alpha.unwrap_or(2.0 * rank as f64)));

@@ -15,6 +15,10 @@ use qkv_weights::Dtype;
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  qkv merge runs/bert runs/finetune-classify/adapter merged     an adapter that qkv learnt
+  qkv merge MODEL ADAPTER merged                                one that PEFT saved
+The adapter is added in f32; how far the scores of a fixed input then are from those of the unmerged model is printed.")]
 pub(crate) struct Args {
     /// The model that was adapted: a directory, or a run
     model: PathBuf,

@@ -13,6 +13,7 @@ use qkv_train::observe::{Board, Event, Journal, Observer};
 use qkv_train::recipe::Goal;
 use qkv_train::score::{Judged, Metric, Scores};
 use qkv_train::{Ended, Plan, Recipe, Run, export, on_threads, recipe, run};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,6 +50,9 @@ pub(crate) struct Args {
     /// Learn from this file (or builtin:NAME) instead of the recipe's corpus
     #[arg(long, value_name = "FILE")]
     data: Option<String>,
+    /// The column of a table that holds a field, where it has another name: label=stars
+    #[arg(long, value_name = "FIELD=NAME")]
+    column: Vec<String>,
     /// Where the run is kept; runs/NAME if left out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -113,12 +117,32 @@ fn changed(text: &str, args: &Args) -> Result<String, Error> {
     let mixed = data.is_some() && !Recipe::parse("the recipe", text)?.data.mix.is_empty();
     let alone = [mixed.then_some("data.mix={}"), data.as_ref().map(|_| "eval.goal=0.0")];
     let alone: Vec<String> = alone.into_iter().flatten().map(String::from).collect();
+    let named = columns(&args.column)?;
     let seed = args.seed.map(|s| format!("train.seed={s}"));
     data.iter()
         .chain(&alone)
+        .chain(&named)
         .chain(&seed)
         .chain(&args.set)
         .try_fold(text.to_string(), |text, change| recipe::set(&text, change))
+}
+
+/// The change of a recipe that names these columns, if there are any.
+pub(crate) fn columns(given: &[String]) -> Result<Option<String>, Error> {
+    let pairs: Vec<String> =
+        fields(given)?.iter().map(|(field, name)| format!("{field} = {}", toml_word(name))).collect();
+    Ok((!pairs.is_empty()).then(|| format!("data.columns={{ {} }}", pairs.join(", "))))
+}
+
+/// `label=stars` taken apart.
+pub(crate) fn fields(given: &[String]) -> Result<BTreeMap<String, String>, Error> {
+    let pair = |text: &String| {
+        let (field, name) = text.split_once('=').ok_or_else(|| {
+            Error::new(format!("--column {text}"), "is no assignment", "write field=name, as in label=stars")
+        })?;
+        Ok((field.trim().to_string(), name.trim().to_string()))
+    };
+    given.iter().map(pair).collect()
 }
 
 fn toml_word(word: &str) -> String {

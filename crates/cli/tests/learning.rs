@@ -61,6 +61,15 @@ fn finetune(dir: &Path, model: &str, task: &str, data: &str, out: &str, more: &[
     qkv(dir, &[&start[..], &SMALL, more].concat())
 }
 
+/// Snapshots are in `snapshots/`; set `INSTA_UPDATE=always` to write them anew.
+#[test]
+fn help_teaches_by_example() {
+    for verb in ["train", "finetune", "evaluate", "merge"] {
+        let help = done(Path::new("."), &[verb, "--help"]);
+        insta::assert_snapshot!(format!("help_{verb}"), help);
+    }
+}
+
 #[test]
 fn a_reader_learns_to_classify_to_tag_and_to_answer_from_files() {
     let dir = trained("base", &recipe("builtin:stories", "masked", "bert", "wordpiece", ""));
@@ -110,8 +119,29 @@ fn a_reader_learns_to_classify_to_tag_and_to_answer_from_files() {
     let long = ["--set", "data.length=100"];
     let (code, _, err) = finetune(dir, "base", "classify", "mine.csv", "long", &long);
     assert!(code == 0 && err.contains("rows are cut to 48 tokens"), "{err}");
-    let (code, _, err) = finetune(dir, "base", "translate", "mine.csv", "no", &[]);
-    assert_eq!(code, 2, "{err}");
+    // A table with names of its own, and what cannot be meant.
+    std::fs::write(dir.join("stars.csv"), format!("text,stars\n{csv}")).unwrap();
+    let (code, _, err) = finetune(dir, "base", "classify", "stars.csv", "no1", &[]);
+    assert!(code == 2 && err.contains("no column `label`") && err.contains("--column label="), "{err}");
+    let named = ["--column", "label=stars"];
+    let (code, _, err) = finetune(dir, "base", "classify", "stars.csv", "named", &named);
+    assert_eq!(code, 0, "{err}");
+    let judged = json(dir, &[&["evaluate", "named", "--data", "stars.csv"][..], &named].concat());
+    assert_eq!(judged["examples"], 40);
+    std::fs::write(dir.join("one.csv"), (0..40).map(|i| format!("word {i},good\n")).collect::<String>()).unwrap();
+    let (code, _, err) = finetune(dir, "base", "classify", "one.csv", "no3", &[]);
+    assert!(code == 2 && err.contains("there is one label only: `good`"), "{err}");
+    std::fs::write(dir.join("two.csv"), "fine,good\npoor,bad\n").unwrap();
+    let (code, _, err) = finetune(dir, "base", "classify", "two.csv", "no4", &[]);
+    assert!(code == 2 && err.contains("2 rows are too few"), "{err}");
+    let (code, _, err) = finetune(dir, "base", "classify", "mine.csv", "no5", &["--lora", "0"]);
+    assert!(code == 2 && err.contains("rank 0 learns nothing"), "{err}");
+    let (code, _, err) = finetune(dir, "base", "generate", "builtin:stories", "no6", &[]);
+    assert!(code == 2 && err.contains("the network reads text; this task wants one that writes"), "{err}");
+    let (code, _, err) = finetune(dir, "nowhere", "classify", "mine.csv", "no7", &[]);
+    assert!(code == 2 && err.contains("there is no such model"), "{err}");
+    let (code, _, err) = finetune(dir, "base", "translate", "builtin:copy", "no", &[]);
+    assert!(code == 2 && err.contains("this task wants one that reads and writes"), "{err}");
     let (code, _, err) = finetune(dir, "base", "tag", "mine.csv", "no2", &[]);
     assert!(code == 2 && err.contains("hint: "), "{err}");
 }

@@ -3,6 +3,7 @@
 use crate::recipe::{Data, Goal};
 use qkv_base::{Error, Result};
 use qkv_data::{Corpus, Example, Reader, Split, Subset, Task, builtin, split};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ impl Sides {
         if data.corpus.starts_with("builtin:") {
             return Self::made(data, seed);
         }
-        let opened = Reader::new(data.objective.task()).open(Path::new(&data.corpus))?;
+        let opened = reader(data.objective, &data.columns)?.open(Path::new(&data.corpus))?;
         let whole = opened.corpus;
         let cut = match (whole.len(), data.objective) {
             (1, Goal::NextToken | Goal::Masked | Goal::SpanCorruption | Goal::Denoise) => one_document(&whole.get(0)?)?,
@@ -104,6 +105,11 @@ impl Sides {
             notes: vec![],
         })
     }
+}
+
+/// What reads a file for a goal, with the columns that a person named.
+pub(crate) fn reader(goal: Goal, columns: &BTreeMap<String, String>) -> Result<Reader> {
+    columns.iter().try_fold(Reader::new(goal.task()), |reader, (field, column)| reader.column(field, column))
 }
 
 /// A made example as one that is read: as text alone where text alone is learnt from, and with its label as the text to
@@ -165,6 +171,10 @@ fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corp
     let n = whole.len() as f64;
     let share = |wanted: usize| (wanted as f64 / n).min(0.1);
     let sides = split(&**whole, Split { valid: share(data.valid), test: share(data.test), seed })?;
+    if sides.train.is_empty() || sides.valid.is_empty() || sides.test.is_empty() {
+        let what = format!("{} rows are too few: some are kept apart to validate and to test", whole.len());
+        return Err(Error::new(&data.corpus, what, "give 20 or more"));
+    }
     let side = |mut chosen: Vec<u32>, most: usize| -> Arc<dyn Corpus> {
         if most > 0 {
             chosen.truncate(most);

@@ -59,6 +59,10 @@ impl Plan {
             Goal::Classify | Goal::Tag | Goal::Image => Labels::from_examples(&*sides.train)?,
             _ => Labels::default(),
         };
+        if let (Goal::Classify | Goal::Image, [only]) = (recipe.data.objective, labels.names()) {
+            let what = format!("there is one label only: `{only}`");
+            return Err(Error::new(recipe.data.name(), what, "give examples of two classes or more"));
+        }
         let device = Device::flex().autodiff();
         let mut pretrained = match from {
             Some(from) => load(from, recipe, &labels, &device)?,
@@ -378,6 +382,7 @@ fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Resul
     Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
         let family = config.word("model_type")?.unwrap_or_default().to_string();
         let goal = recipe.data.objective;
+        fits(goal, spec, &from.display().to_string())?;
         if let Some(head) = head(goal, &family, labels) {
             let same = config.labels()?.is_some_and(|known| known == labels.names());
             if spec.head != head || !same {
@@ -389,6 +394,30 @@ fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Resul
         }
         Ok(())
     })
+}
+
+/// Refuses what a network cannot learn, whatever its head.
+fn fits(goal: Goal, spec: &Spec, place: &str) -> Result<()> {
+    let (reads, writes) = (spec.encoder().is_some(), spec.decoder().is_some());
+    let pictures = matches!(spec.input, Input::Patches { .. });
+    let (fits, wants) = match goal {
+        Goal::NextToken => (writes && !reads, "one that writes, as gpt2 and llama do"),
+        Goal::Translate | Goal::SpanCorruption | Goal::Denoise => {
+            (reads && writes, "one that reads and writes, as marian, bart and t5 do")
+        }
+        Goal::Image => (pictures, "one that looks at pictures, as vit does"),
+        _ => (reads && !writes && !pictures, "one that reads text, as bert does"),
+    };
+    let is = match (pictures, reads, writes) {
+        (true, ..) => "looks at pictures",
+        (_, true, true) => "reads one text and writes another",
+        (_, true, _) => "reads text",
+        _ => "writes text",
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(Error::new(place, format!("the network {is}; this task wants {wants}"), "choose another of both")),
+    }
 }
 
 /// Parameters whose path starts with one of `paths` do not learn; a path that nothing starts with is refused.

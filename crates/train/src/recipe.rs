@@ -96,6 +96,8 @@ pub struct Data {
     pub prefix: String,
     /// several corpora instead of one, each with what stands before its sources
     pub mix: BTreeMap<String, String>,
+    /// which column of a table holds a field, where it has another name: `{ label = "stars" }`
+    pub columns: BTreeMap<String, String>,
 }
 
 impl Default for Data {
@@ -110,6 +112,7 @@ impl Default for Data {
             length: 128,
             prefix: String::new(),
             mix: BTreeMap::new(),
+            columns: BTreeMap::new(),
         }
     }
 }
@@ -411,6 +414,8 @@ impl Recipe {
             "wants checkpoints at regular steps, and no running average",
             "set checkpoint.every, and train.average = 0",
         )?;
+        let made = data.corpus.starts_with("builtin:") && !data.columns.is_empty();
+        ensure(!made, "data.columns", "a corpus that is made has no columns", "leave it out")?;
         let (one, many) = (!data.corpus.is_empty(), !data.mix.is_empty());
         ensure(!(one && many), "data.mix", "data.corpus is said as well", "leave one of them empty")?;
         ensure(

@@ -1,17 +1,18 @@
 //! A checkpoint on trial: loaded with its tokenizer and labels, and asked what its head can answer.
 
-use crate::corpus::convert;
+use crate::corpus::{convert, reader};
 use crate::plan::Asked;
 use crate::recipe::{Data, Goal, Recipe};
 use crate::score::{Judge, Scores};
 use burn::tensor::Device;
 use qkv_base::{Error, Result};
 use qkv_data::objective::Labels;
-use qkv_data::{Corpus, Example, Objective, Reader, builtin};
+use qkv_data::{Corpus, Example, Objective, builtin};
 use qkv_model::Pretrained;
 use qkv_model::families::Task;
 use qkv_model::spec::Input;
 use qkv_text::Tokenizer;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -78,14 +79,14 @@ impl Trial {
     }
 
     /// The examples of a file, or the unseen test of a corpus that qkv makes itself; `most` at most, 0: all.
-    pub fn corpus(&self, data: &str, most: usize) -> Result<Arc<dyn Corpus>> {
+    pub fn corpus(&self, data: &str, columns: &BTreeMap<String, String>, most: usize) -> Result<Arc<dyn Corpus>> {
         if data.starts_with("builtin:") {
             let corpus = builtin::Corpus::find(data)?;
             let n = if most == 0 { corpus.size(builtin::Split::Test) } else { most };
             let all = corpus.examples(1, builtin::Split::Test).take(n).map(|e| convert(e, self.goal));
             return Ok(Arc::new(all.collect::<Vec<Example>>()));
         }
-        let whole = Reader::new(self.goal.task()).open(Path::new(data))?.corpus;
+        let whole = reader(self.goal, columns)?.open(Path::new(data))?.corpus;
         let n = if most == 0 { whole.len() } else { most.min(whole.len()) };
         Ok(Arc::new(qkv_data::Subset::new(whole, (0..n as u32).collect())))
     }
