@@ -121,7 +121,7 @@ fn what_inspect_prints_is_what_the_pages_say() {
 #[test]
 fn the_checks_run_the_commands_of_the_readme() {
     let (readme, checks) = (read(&root().join("README.md")), read(&root().join(".ci/run")));
-    for command in ["cargo run --release -- inspect --preset transformer-base", "cargo test --release --workspace"] {
+    for command in ["cargo run --release -- train", "cargo test --release --workspace"] {
         let alone = |text: &str| text.lines().any(|line| line == command);
         assert!(alone(&readme) && alone(&checks), "`{command}` must stand in README.md and in .ci/run");
     }
