@@ -160,7 +160,8 @@ fn dots<S: Simd, const R: usize, const O: usize>(
     let k = x[0].len();
     let len = k / S::F32_LANES;
     let zero = simd.splat_f32s(0.0);
-    let (mut heads_x, mut heads_w): ([&[S::f32s]; R], [&[S::f32s]; O]) = ([&[]; R], [&[]; O]);
+    let mut heads_x: [&[S::f32s]; R] = [&[]; R];
+    let mut heads_w: [&[S::f32s]; O] = [&[]; O];
     for r in 0..R {
         heads_x[r] = &S::as_simd_f32s(x[r]).0[..len];
     }
