@@ -102,7 +102,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let dir = args.out.clone().unwrap_or_else(|| home::free(&name));
     let home = Home::open(&dir, Expect::Nothing)?;
     home.write("recipe.toml", text.as_bytes())?;
-    train(home, &text, args.ways())
+    let done = train(home, &text, args.ways());
+    // A run that was refused before its first step is none: left there, it would be the newest for every other verb.
+    if done.is_err() && !dir.join("metrics.jsonl").exists() && !dir.join("before").exists() {
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+    done
 }
 
 fn read(dir: &std::path::Path) -> Result<String, Error> {

@@ -149,3 +149,14 @@ fn adapters_are_learnt_saved_and_merged() {
     let read = |place: &str| std::fs::read(dir.path().join(place).join("model.safetensors")).unwrap();
     assert!(read("merged") == read("fine/model"), "the run's own model is the merged one");
 }
+
+/// A run that is refused leaves no directory behind, which would be the newest run for every other verb.
+#[test]
+fn what_is_refused_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("empty.tsv"), "").unwrap();
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_qkv"));
+    let done = command.current_dir(dir.path()).args(["train", "--data", "empty.tsv"]).assert().code(2);
+    assert!(String::from_utf8_lossy(&done.get_output().stderr).contains("the file is empty"));
+    assert!(!dir.path().join("runs/translate").exists());
+}
