@@ -1,7 +1,6 @@
 //! `qkv`: the Transformer, whole. One verb per job; data on stdout, talk on stderr.
 
 #[cfg(unix)]
-mod allocator;
 mod answer;
 mod bench;
 mod chat;
@@ -32,11 +31,6 @@ use clap::{Parser, Subcommand};
 use fail::Fail;
 use std::process::ExitCode;
 
-#[cfg(unix)]
-#[global_allocator]
-static ALLOCATOR: allocator::Fitting = allocator::Fitting::new();
-
-#[cfg(not(unix))]
 #[global_allocator]
 static ALLOCATOR: qkv_kernels::alloc::Reuse = qkv_kernels::alloc::Reuse::new();
 

@@ -135,7 +135,7 @@ fn put<const O: usize>(out: &mut [f32], sums: [f32; O], o: usize, onto: Onto) {
 
 /// Asks for the line of `data` that holds number `at`, to be there when it is read.
 #[inline(always)]
-fn ask(data: &[f32], at: usize) {
+pub(crate) fn ask(data: &[f32], at: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing and cannot fault, whatever the address; it is a hint.
     unsafe {

@@ -166,6 +166,9 @@ pub(crate) fn product_on(
 
 /// Rows of a register tile.
 const ROWS: usize = 6;
+/// Steps of k that a tile takes between two looks at whether it is done: a tenth more on a core that shares its front end
+/// with another (with eight, a sum no longer stays in its register).
+const STEPS: usize = 4;
 /// The longest cut along k.
 const CUT: usize = 384;
 
@@ -367,7 +370,13 @@ fn add<S: Simd>(simd: S, sum: &mut [[S::f32s; 2]; ROWS], a: [f32; ROWS], b: &[S:
 #[inline(always)]
 fn tile<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
     let mut sum = [[simd.splat_f32s(0.0); 2]; ROWS];
-    for (a, b) in a.as_chunks::<ROWS>().0.iter().zip(b) {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<ROWS>().0.as_chunks::<STEPS>(), b.as_chunks::<STEPS>());
+    for (a, b) in a.iter().zip(b) {
+        for p in 0..STEPS {
+            add(simd, &mut sum, a[p], &b[p]);
+        }
+    }
+    for (a, b) in a_rest.iter().zip(b_rest) {
         add(simd, &mut sum, *a, b);
     }
     sum
@@ -377,10 +386,17 @@ fn tile<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS]
 #[inline(always)]
 fn tile_by_rows<S: Simd>(simd: S, rows: [&[f32]; ROWS], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
     let mut sum = [[simd.splat_f32s(0.0); 2]; ROWS];
-    let row = |r: usize| rows[r].iter();
-    let rows = row(0).zip(row(1)).zip(row(2).zip(row(3))).zip(row(4).zip(row(5)));
-    for ((((r0, r1), (r2, r3)), (r4, r5)), b) in rows.zip(b) {
-        add(simd, &mut sum, [*r0, *r1, *r2, *r3, *r4, *r5], b);
+    let whole = |r: usize| rows[r].as_chunks::<STEPS>().0.iter();
+    let steps = whole(0).zip(whole(1)).zip(whole(2).zip(whole(3))).zip(whole(4).zip(whole(5)));
+    let (b, b_rest) = b.as_chunks::<STEPS>();
+    for ((((r0, r1), (r2, r3)), (r4, r5)), b) in steps.zip(b) {
+        for p in 0..STEPS {
+            add(simd, &mut sum, [r0[p], r1[p], r2[p], r3[p], r4[p], r5[p]], &b[p]);
+        }
+    }
+    for (p, b) in b_rest.iter().enumerate() {
+        let p = rows[0].len() - b_rest.len() + p;
+        add(simd, &mut sum, [rows[0][p], rows[1][p], rows[2][p], rows[3][p], rows[4][p], rows[5][p]], b);
     }
     sum
 }
@@ -399,6 +415,10 @@ simd! {
             let (b, _) = S::as_simd_f32s(&panel[from * width..(from + len) * width]);
             let b = b.as_chunks::<2>().0;
             for i in 0..m.div_ceil(ROWS) {
+                // The lines that the tile will be written to, to be there when it is done.
+                for r in 0..ROWS {
+                    few::ask(dst, (i * ROWS + r) * row + at);
+                }
                 let sum = match left {
                     // Behind the last row the last is read again; what comes of it is not written.
                     Left::Rows(a, apart) => {
