@@ -2,7 +2,7 @@
 
 use crate::fail::Fail;
 use crate::say;
-use crate::train::{Ways, columns, train};
+use crate::train::{Ways, begin, columns};
 use clap::ValueEnum;
 use qkv_train::home::{self, Expect, Home};
 use qkv_train::{Recipe, recipe};
@@ -138,5 +138,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     let dir = args.out.clone().unwrap_or_else(|| home::free(&format!("finetune-{name}")));
     let home = Home::open(&dir, Expect::Nothing)?;
-    train(home, &text, Ways { threads: args.threads, force: false, json: args.json })
+    begin(home, &text, Ways { threads: args.threads, force: false, json: args.json })
 }

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         if !args.force {
             refuse_changes(&held, &text)?;
         }
-        return train(home, &text, args.ways());
+        return train(&home, &text, args.ways());
     }
     let (text, name) = recipe::find(args.recipe.as_deref().unwrap_or("translate"))?;
     let text = changed(&text, args)?;
@@ -101,11 +101,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     let dir = args.out.clone().unwrap_or_else(|| home::free(&name));
     let home = Home::open(&dir, Expect::Nothing)?;
-    home.write("recipe.toml", text.as_bytes())?;
-    let done = train(home, &text, args.ways());
-    // A run that was refused before its first step is none: left there, it would be the newest for every other verb.
-    if done.is_err() && !dir.join("metrics.jsonl").exists() && !dir.join("before").exists() {
-        let _ = std::fs::remove_dir_all(&dir);
+    begin(home, &text, args.ways())
+}
+
+/// Runs a recipe in a new home; a run that is refused leaves none.
+pub(crate) fn begin(home: Home, text: &str, ways: Ways) -> Result<(), Fail> {
+    let done = train(&home, text, ways);
+    if done.is_err() {
+        home.abandon();
     }
     done
 }
@@ -180,11 +183,11 @@ impl Args {
 }
 
 /// Runs a recipe in its home.
-pub(crate) fn train(home: Home, text: &str, ways: Ways) -> Result<(), Fail> {
+fn train(home: &Home, text: &str, ways: Ways) -> Result<(), Fail> {
     let recipe = Recipe::parse(&home.at("recipe.toml").display().to_string(), text)?;
     home.write("recipe.toml", text.as_bytes())?;
     let stop = asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?;
-    on_threads(ways.threads, || all(&home, text, &recipe, ways, &stop))?
+    on_threads(ways.threads, || all(home, text, &recipe, ways, &stop))?
 }
 
 /// The first Ctrl-C (or kill, or a terminal that is closed) asks to finish the step and save; the second ends at once.
@@ -305,7 +308,9 @@ fn introduce(show: &mut Show, home: &Home, plan: &Plan, need: Need, took: Durati
     let (learn, all) = plan.learning();
     let some =
         format!("of these {} learn ({:.2} %)", human_count(learn as f64), 100.0 * learn as f64 / all.max(1) as f64);
-    let some = Some(some).filter(|_| learn < all);
+    // Tables that are computed never learn; that is worth a line only beside parts that someone froze.
+    let chosen = plan.recipe.lora.rank > 0 || !plan.recipe.model.freeze.is_empty();
+    let some = Some(some).filter(|_| chosen && learn < all);
     lines
         .into_iter()
         .chain(some)

@@ -123,6 +123,7 @@ fn a_reader_learns_to_classify_to_tag_and_to_answer_from_files() {
     std::fs::write(dir.join("stars.csv"), format!("text,stars\n{csv}")).unwrap();
     let (code, _, err) = finetune(dir, "base", "classify", "stars.csv", "no1", &[]);
     assert!(code == 2 && err.contains("no column `label`") && err.contains("--column label="), "{err}");
+    assert!(!dir.join("no1").exists(), "what is refused leaves nothing behind");
     let named = ["--column", "label=stars"];
     let (code, _, err) = finetune(dir, "base", "classify", "stars.csv", "named", &named);
     assert_eq!(code, 0, "{err}");
@@ -144,6 +145,28 @@ fn a_reader_learns_to_classify_to_tag_and_to_answer_from_files() {
     assert!(code == 2 && err.contains("this task wants one that reads and writes"), "{err}");
     let (code, _, err) = finetune(dir, "base", "tag", "mine.csv", "no2", &[]);
     assert!(code == 2 && err.contains("hint: "), "{err}");
+}
+
+/// Adapters with less than a fiftieth of the parameters do as well as all of them, within a point.
+#[test]
+#[ignore = "slow tier: reads four corpora, then learns a task twice"]
+fn adapters_learn_as_well_as_all_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    json(dir, &["train", "bert", "--out", "base"]);
+    let learn = |out: &str, more: &[&str]| {
+        let start = ["finetune", "base", "--task", "classify", "--data", "builtin:reviews", "--out", out, "--json"];
+        let (code, said, err) = qkv(dir, &[&start[..], &["--set", "train.rows=32"], more].concat());
+        assert_eq!(code, 0, "{err}");
+        let answer: Value = serde_json::from_str(said.trim()).unwrap();
+        (answer["scores"]["test"]["accuracy"].as_f64().unwrap(), err)
+    };
+    let (all, _) = learn("all", &["--set", "train.steps=1000", "--set", "optim.rate=3e-4"]);
+    let few = ["--lora", "4", "--targets", "q,k,v,out,up,down", "--freeze", "head.dense"];
+    let (adapted, err) = learn("adapted", &[&few[..], &["--set", "train.steps=3000"]].concat());
+    let share = err.split_once("learn (").unwrap().1.split(' ').next().unwrap().parse::<f64>().unwrap();
+    println!("all weights {all}, adapters {adapted} with {share} % of the parameters");
+    assert!(share < 2.0 && adapted >= all - 1.0 && adapted > 95.0, "{adapted} beside {all} with {share} %");
 }
 
 #[test]

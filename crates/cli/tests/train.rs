@@ -150,7 +150,8 @@ fn adapters_are_learnt_saved_and_merged() {
     assert!(read("merged") == read("fine/model"), "the run's own model is the merged one");
 }
 
-/// A run that is refused leaves no directory behind, which would be the newest run for every other verb.
+/// A run that is refused leaves no directory behind, which would be the newest run for every other verb; and takes nothing
+/// away that was there before.
 #[test]
 fn what_is_refused_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -159,4 +160,10 @@ fn what_is_refused_leaves_nothing_behind() {
     let done = command.current_dir(dir.path()).args(["train", "--data", "empty.tsv"]).assert().code(2);
     assert!(String::from_utf8_lossy(&done.get_output().stderr).contains("the file is empty"));
     assert!(!dir.path().join("runs/translate").exists());
+    std::fs::create_dir(dir.path().join("mine")).unwrap();
+    std::fs::write(dir.path().join("mine/thesis.txt"), "years of work").unwrap();
+    let (code, ..) = qkv(dir.path(), &["train", "--data", "empty.tsv", "--out", "mine"]);
+    assert_eq!(code, 2);
+    let left: Vec<_> = std::fs::read_dir(dir.path().join("mine")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["thesis.txt"]);
 }

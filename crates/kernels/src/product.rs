@@ -176,6 +176,9 @@ const STEPS: usize = 4;
 /// The longest cut along k.
 const CUT: usize = 384;
 
+/// Rows that packing asks for ahead: they lie so far apart that no core foresees them.
+const AHEAD: usize = 16;
+
 /// Columns of dst that stay near from cut to cut.
 const NEAR: usize = 512;
 
@@ -414,6 +417,7 @@ simd! {
         let _ = simd;
         let (lanes, _) = S::as_mut_simd_f32s(panel);
         for (p, out) in lanes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            few::ask(rhs, (p + AHEAD) * row);
             let (from, _) = S::as_simd_f32s(&rhs[p * row..][..2 * S::F32_LANES]);
             out[0] = from[0];
             out[1] = from[1];
@@ -447,6 +451,9 @@ fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usiz
                 .zip(p2.as_chunks_mut().0.iter_mut().zip(p3.as_chunks_mut().0))
                 .enumerate();
             for (p, ((o0, o1), (o2, o3))) in lines {
+                let ahead = start + (p + AHEAD) * a.column;
+                few::ask(lhs, ahead);
+                few::ask(lhs, ahead + 4 * ROWS - 1);
                 let line: &[[f32; ROWS]] = lhs[start + p * a.column..][..4 * ROWS].as_chunks().0;
                 (*o0, *o1, *o2, *o3) = (line[0], line[1], line[2], line[3]);
             }

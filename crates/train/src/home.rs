@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Home {
     dir: PathBuf,
+    /// whether nothing was there before
+    fresh: bool,
     _lock: File,
 }
 
@@ -45,6 +47,7 @@ impl Home {
             }
             _ => {}
         }
+        let fresh = std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
         let writable = || {
             std::fs::create_dir_all(dir.join("checkpoints"))?;
             let probe = dir.join(format!(".probe-{}", std::process::id()));
@@ -57,7 +60,7 @@ impl Home {
         match lock.try_lock() {
             Ok(()) => {
                 remove_leftovers(dir);
-                Ok(Self { dir: dir.to_path_buf(), _lock: lock })
+                Ok(Self { dir: dir.to_path_buf(), fresh, _lock: lock })
             }
             Err(TryLockError::WouldBlock) => {
                 Err(fail("is in use by another process".into(), "wait for it, or choose another place with --out"))
@@ -76,6 +79,21 @@ impl Home {
     /// The directory itself.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Takes a run away that was refused before its first step: left there, it would be the newest for every other verb.
+    /// In a directory that held something else before, only what marks it as a run goes.
+    pub fn abandon(self) {
+        if self.at("metrics.jsonl").exists() || self.at("before").exists() {
+            return; // steps were taken
+        }
+        if self.fresh {
+            let _ = std::fs::remove_dir_all(&self.dir); // at worst a directory too many
+            return;
+        }
+        let _ = std::fs::remove_file(self.at("recipe.toml"));
+        let _ = std::fs::remove_file(self.at("lock"));
+        let _ = std::fs::remove_dir(self.at("checkpoints")); // if it is empty
     }
 
     /// Writes a file that appears whole or not at all.
@@ -156,6 +174,32 @@ mod tests {
         Home::open(&place, Expect::Nothing).unwrap().write("recipe.toml", b"").unwrap();
         assert!(Home::open(&place, Expect::Nothing).unwrap_err().hint.contains("--resume"));
         Home::open(&place, Expect::Run).unwrap();
+    }
+
+    #[test]
+    fn a_refused_run_goes_and_takes_nothing_of_a_person_with_it() {
+        let place = tempfile::tempdir().unwrap();
+        let new = place.path().join("new");
+        let home = Home::open(&new, Expect::Nothing).unwrap();
+        home.write("recipe.toml", b"x").unwrap();
+        home.abandon();
+        assert!(!new.exists());
+
+        let mine = place.path().join("mine");
+        std::fs::create_dir_all(mine.join("letters")).unwrap();
+        std::fs::write(mine.join("thesis.txt"), "years").unwrap();
+        let home = Home::open(&mine, Expect::Nothing).unwrap();
+        home.write("recipe.toml", b"x").unwrap();
+        home.abandon();
+        let mut left: Vec<_> = std::fs::read_dir(&mine).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["letters", "thesis.txt"]);
+
+        let worked = place.path().join("worked");
+        let home = Home::open(&worked, Expect::Nothing).unwrap();
+        home.write("metrics.jsonl", b"{}").unwrap();
+        home.abandon();
+        assert!(worked.join("metrics.jsonl").exists(), "steps were taken");
     }
 
     #[test]
