@@ -2,6 +2,7 @@
 //! how ids come in.
 
 use crate::fail::Fail;
+use crate::model::newest_run;
 use burn::tensor::Device;
 use qkv_decode::search::{Beam, Constraint, Early, Length};
 use qkv_decode::{Chain, Defaults, Pick, Preset};
@@ -25,7 +26,9 @@ impl Speaker {
     pub(crate) fn load(path: Option<&Path>) -> Result<Self, Fail> {
         let path = match path {
             Some(path) => path.to_path_buf(),
-            None => newest_run()?,
+            None => newest_run().ok_or_else(|| {
+                Fail::usage("no model is named, and there is no finished run under runs/", "name a model directory")
+            })?,
         };
         let net = Pretrained::load(&path, &Device::flex())?;
         for warning in &net.report.warnings {
@@ -117,16 +120,6 @@ impl Speaker {
 fn has_tokenizer(dir: &Path) -> bool {
     let names = ["tokenizer.json", "source.spm", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"];
     names.iter().any(|name| dir.join(name).is_file())
-}
-
-/// `runs/NAME/model` that was written last.
-fn newest_run() -> Result<PathBuf, Fail> {
-    let models = std::fs::read_dir("runs").into_iter().flatten().filter_map(|e| Some(e.ok()?.path().join("model")));
-    let written = |p: &PathBuf| p.join("config.json").metadata().and_then(|m| m.modified()).ok();
-    let newest = models.filter(|p| written(p).is_some()).max_by_key(written);
-    newest.ok_or_else(|| {
-        Fail::usage("no model is named, and there is no finished run under runs/", "name a model directory")
-    })
 }
 
 /// `5,6,7` as ids.

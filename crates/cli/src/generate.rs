@@ -2,9 +2,9 @@
 
 use crate::decoding::{BeamArgs, ChainArgs, Speaker, catch_interrupts, ids, interrupted, lines};
 use crate::fail::Fail;
+use crate::model::progress;
 use crate::say;
 use crate::speak::{Answer, Order, Search, Traced, write_trace};
-use crate::translate::progress;
 use qkv_decode::{Chain, Pick, search::Contrastive};
 use qkv_model::CausalLm;
 use serde::Serialize;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let began = Instant::now();
     let mut said = 0;
     // Where the answers go to the terminal, they are the progress.
-    let bar = progress(if std::io::stdout().is_terminal() { 1 } else { prompts.len() });
+    let bar = progress(if std::io::stdout().is_terminal() { 1 } else { prompts.len() }, "speaking");
     for (b, batch) in prompts.chunks(args.batch).enumerate() {
         said += args.batch(&order, batch, b * args.batch, prompts.len() > 1)?;
         bar.inc(batch.len() as u64);

@@ -128,7 +128,7 @@ pub(crate) fn resolve(words: &[String]) -> Result<(PathBuf, Vec<String>), Fail> 
 }
 
 /// The model of the run that was written last.
-fn newest_run() -> Option<PathBuf> {
+pub(crate) fn newest_run() -> Option<PathBuf> {
     let runs = std::fs::read_dir("runs").ok()?.filter_map(|e| Some(e.ok()?.path().join("model")));
     let dated = runs.filter_map(|dir| Some((dir.join("config.json").metadata().ok()?.modified().ok()?, dir)));
     dated.max().map(|(_, dir)| dir)
@@ -155,10 +155,10 @@ pub(crate) fn texts(given: Vec<String>, file: Option<&Path>) -> Result<Vec<Strin
     }
 }
 
-/// A bar on a terminal, nothing elsewhere or for a handful.
+/// A bar on a terminal, when there is something to wait for.
 pub(crate) fn progress(n: usize, what: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(n as u64), ProgressDrawTarget::stderr());
-    if n < 64 || !std::io::stderr().is_terminal() {
+    if n < 2 || !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {per_sec} {eta}");

@@ -5,13 +5,12 @@
 use crate::decoding::{BeamArgs, ChainArgs, Speaker, catch_interrupts, ids, interrupted, lines};
 use crate::fail::Fail;
 use crate::generate::tell;
+use crate::model::progress;
 use crate::say;
 use crate::speak::{Alignment, Answer, Order, Search, Traced, write_trace};
-use indicatif::{ProgressBar, ProgressStyle};
 use qkv_decode::{Pick, align, hard};
 use qkv_model::{CausalLm, Seq2Seq};
 use serde::Serialize;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -90,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     catch_interrupts();
     let began = Instant::now();
-    let bar = progress(sources.len());
+    let bar = progress(sources.len(), "translating");
     let (mut written, mut said) = (0, 0);
     for batch in sources.chunks(args.batch) {
         said += args.batch(&order, batch, written)?;
@@ -105,16 +104,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let speed = said as f64 / seconds.max(1e-9);
     eprintln!("{written} lines, {said} tokens in {seconds:.2} s ({speed:.1} tokens/s)");
     Ok(())
-}
-
-/// A bar on a terminal, when there is something to wait for.
-pub(crate) fn progress(lines: usize) -> ProgressBar {
-    if lines < 2 || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} lines, {eta} left").unwrap_or(ProgressStyle::default_bar());
-    ProgressBar::new(lines as u64).with_style(style)
 }
 
 impl Args {

@@ -11,7 +11,7 @@
 //! bits of a row therefore depend neither on the number of threads nor on the other rows, up to [`MOST`] of them.
 
 use crate::product::{Onto, Piece, Strided};
-use crate::simd::{Level, simd};
+use crate::simd::{Level, ask, simd};
 use pulp::Simd;
 use rayon::prelude::*;
 
@@ -131,19 +131,6 @@ fn put<const O: usize>(out: &mut [f32], sums: [f32; O], o: usize, onto: Onto) {
         Onto::Sum => out.iter_mut().zip(sums).for_each(|(y, s)| *y += s),
         Onto::Bias(bias) => out.iter_mut().zip(&bias[o..]).zip(sums).for_each(|((y, b), s)| *y = b + s),
     }
-}
-
-/// Asks for the line of `data` that holds number `at`, to be there when it is read.
-#[inline(always)]
-pub(crate) fn ask(data: &[f32], at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address; it is a hint.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(at).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (data, at);
 }
 
 /// `R × O` dot products along k, while the lines of `ahead` are asked for.

@@ -16,6 +16,7 @@ pub mod fused;
 pub mod gated;
 pub mod layer_norm;
 pub mod linear;
+mod pack;
 mod product;
 pub mod random;
 pub mod recurrent;

@@ -13,7 +13,9 @@
 
 use crate::few;
 use crate::fused::room;
-use crate::simd::{Level, simd};
+use crate::pack::{pack_left, pack_right, panel_width};
+use crate::simd::{Level, ask, simd};
+use crate::threads::Parts;
 use pulp::Simd;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -169,15 +171,12 @@ pub(crate) fn product_on(
 }
 
 /// Rows of a register tile.
-const ROWS: usize = 6;
+pub(crate) const ROWS: usize = 6;
 /// Steps of k that a tile takes between two looks at whether it is done: a tenth more on a core that shares its front end
 /// with another (with eight, a sum no longer stays in its register).
 const STEPS: usize = 4;
 /// The longest cut along k.
 const CUT: usize = 384;
-
-/// Rows that packing asks for ahead: they lie so far apart that no core foresees them.
-const AHEAD: usize = 16;
 
 /// Columns of dst that stay near from cut to cut.
 const NEAR: usize = 512;
@@ -198,36 +197,6 @@ fn blocks(m: usize, threads: usize) -> Vec<Range<usize>> {
         first += share;
     }
     all
-}
-
-/// A matrix that several threads write, each its own part.
-#[derive(Clone, Copy)]
-struct Parts(*mut f32, usize);
-
-// SAFETY: `part` says what its callers owe.
-unsafe impl Send for Parts {}
-// SAFETY: as above.
-unsafe impl Sync for Parts {}
-
-impl Parts {
-    fn of(all: &mut [f32]) -> Self {
-        Self(all.as_mut_ptr(), all.len())
-    }
-
-    /// # Safety
-    /// While it lives nobody else reads or writes these elements, and the matrix outlives it.
-    unsafe fn part<'a>(self, range: Range<usize>) -> &'a mut [f32] {
-        assert!(range.start <= range.end && range.end <= self.1, "a part out of bounds");
-        // SAFETY: within the matrix, by the assertion; the rest is the caller's.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
-    }
-
-    /// # Safety
-    /// Nobody writes the matrix while this lives, and the matrix outlives it.
-    unsafe fn whole<'a>(self) -> &'a [f32] {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts(self.0, self.1) }
-    }
 }
 
 /// One region for all threads: together they pack b, panel by panel, then take block after block, whoever is free. A
@@ -315,161 +284,6 @@ enum Left<'a> {
     Panels(&'a [f32]),
 }
 
-/// Columns of a panel: two vectors of the level in force.
-fn panel_width() -> usize {
-    2 * match Level::current() {
-        Level::Avx512 => 16,
-        Level::Avx2 => 8,
-        Level::Neon => 4,
-        Level::Scalar => 1,
-    }
-}
-
-/// What a piece has of the panel `[k, width]` whose first column is `first`.
-fn pack_right(panel: &mut [f32], width: usize, piece: &Piece, first: usize) {
-    let (from, to) = (piece.n.start.max(first), piece.n.end.min(first + width));
-    if from >= to {
-        return;
-    }
-    let (k, b) = (piece.k.len(), piece.at);
-    let panel = &mut panel[piece.k.start * width..piece.k.end * width];
-    let source = &piece.data[b.start + (from - piece.n.start) * b.column..];
-    if b.column == 1 && to - from == width {
-        return pack_rows(panel, source, b.row);
-    }
-    if b.column == 1 {
-        for (p, row) in panel.chunks_exact_mut(width).enumerate() {
-            row[from - first..to - first].copy_from_slice(&source[p * b.row..][..to - from]);
-        }
-        return;
-    }
-    // Wherever b lies by columns, eight of them at a time; what is left, one by one.
-    let turned = if b.row == 1 && from == first { turn_right(panel, width, source, b.column, to - from) } else { 0 };
-    // In runs short enough that the panel's lines stay in the first cache between columns.
-    for begin in (0..k).step_by(64) {
-        let len = 64.min(k - begin);
-        for j in turned..to - from {
-            let column = &source[j * b.column + begin * b.row..];
-            let out = &mut panel[begin * width + from - first + j..];
-            column.iter().step_by(b.row).take(len).zip(out.iter_mut().step_by(width)).for_each(|(x, y)| *y = *x);
-        }
-    }
-}
-
-/// Turns eights of the `columns` of `source`, `apart` elements from each other, into rows of the panel; how many columns
-/// that were.
-fn turn_right(panel: &mut [f32], width: usize, source: &[f32], apart: usize, columns: usize) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if matches!(Level::current(), Level::Avx2 | Level::Avx512) {
-        let eights = columns / 8;
-        for n in 0..eights {
-            // SAFETY: the level in force has AVX.
-            unsafe { turn_eight(&mut panel[8 * n..], width, &source[8 * n * apart..], apart) };
-        }
-        return 8 * eights;
-    }
-    let _ = (panel, width, source, apart, columns);
-    0
-}
-
-/// Eight columns become eight numbers of each row; eight rows at a time in registers. Element by element this was 3 % of a
-/// training step.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx")]
-fn turn_eight(panel: &mut [f32], width: usize, source: &[f32], apart: usize) {
-    use std::arch::x86_64::*;
-    let k = panel.len().div_ceil(width);
-    for p in (0..k / 8 * 8).step_by(8) {
-        let mut r = [_mm256_setzero_ps(); 8];
-        for (j, r) in r.iter_mut().enumerate() {
-            let eight = &source[j * apart + p..][..8];
-            // SAFETY: eight elements are there.
-            *r = unsafe { _mm256_loadu_ps(eight.as_ptr()) };
-        }
-        let mut t = r;
-        for i in 0..4 {
-            (t[2 * i], t[2 * i + 1]) =
-                (_mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]), _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]));
-        }
-        for i in 0..2 {
-            let (a, b, c, d) = (t[4 * i], t[4 * i + 1], t[4 * i + 2], t[4 * i + 3]);
-            (r[4 * i], r[4 * i + 1]) = (_mm256_shuffle_ps::<0x44>(a, c), _mm256_shuffle_ps::<0xee>(a, c));
-            (r[4 * i + 2], r[4 * i + 3]) = (_mm256_shuffle_ps::<0x44>(b, d), _mm256_shuffle_ps::<0xee>(b, d));
-        }
-        for i in 0..4 {
-            (t[i], t[i + 4]) =
-                (_mm256_permute2f128_ps::<0x20>(r[i], r[i + 4]), _mm256_permute2f128_ps::<0x31>(r[i], r[i + 4]));
-        }
-        for (q, t) in t.iter().enumerate() {
-            let eight = &mut panel[(p + q) * width..][..8];
-            // SAFETY: eight elements are there.
-            unsafe { _mm256_storeu_ps(eight.as_mut_ptr(), *t) };
-        }
-    }
-    for p in k / 8 * 8..k {
-        (0..8).for_each(|j| panel[p * width + j] = source[j * apart + p]);
-    }
-}
-
-simd! {
-    /// Whole rows of a panel, two vectors each; a call to copy 64 bytes would cost more than the copy.
-    fn pack_rows<'a, S>(simd, panel: &'a mut [f32], rhs: &'a [f32], row: usize) {
-        let _ = simd;
-        let (lanes, _) = S::as_mut_simd_f32s(panel);
-        for (p, out) in lanes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            few::ask(rhs, (p + AHEAD) * row);
-            let (from, _) = S::as_simd_f32s(&rhs[p * row..][..2 * S::F32_LANES]);
-            out[0] = from[0];
-            out[1] = from[1];
-        }
-    }
-}
-
-/// Rows `first..first + here` of a, columns `from..from + len`: where a lies by rows as `[here, len]`, a plain copy; else
-/// in panels `[len, 6]`, zeros behind the last row.
-fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize, here: usize, from: usize, len: usize) {
-    if a.column == 1 {
-        for (r, out) in left.chunks_exact_mut(len).take(here).enumerate() {
-            out.copy_from_slice(&lhs[a.start + (first + r) * a.row + from..][..len]);
-        }
-        return;
-    }
-    // Where a lies by columns, four panels are filled together: a line of a then gives all it has while it is near.
-    let together = if a.row == 1 { 4 } else { 1 };
-    for (i, panels) in left[..here.next_multiple_of(ROWS) * len].chunks_mut(together * ROWS * len).enumerate() {
-        let begin = i * together * ROWS;
-        let start = a.start + (first + begin) * a.row + from * a.column;
-        let rows = (here - begin).min(together * ROWS);
-        if a.row == 1 && rows == 4 * ROWS && panels.len() == 4 * ROWS * len {
-            let (p01, p23) = panels.split_at_mut(2 * ROWS * len);
-            let ((p0, p1), (p2, p3)) = (p01.split_at_mut(ROWS * len), p23.split_at_mut(ROWS * len));
-            let lines = p0
-                .as_chunks_mut()
-                .0
-                .iter_mut()
-                .zip(p1.as_chunks_mut().0)
-                .zip(p2.as_chunks_mut().0.iter_mut().zip(p3.as_chunks_mut().0))
-                .enumerate();
-            for (p, ((o0, o1), (o2, o3))) in lines {
-                let ahead = start + (p + AHEAD) * a.column;
-                few::ask(lhs, ahead);
-                few::ask(lhs, ahead + 4 * ROWS - 1);
-                let line: &[[f32; ROWS]] = lhs[start + p * a.column..][..4 * ROWS].as_chunks().0;
-                (*o0, *o1, *o2, *o3) = (line[0], line[1], line[2], line[3]);
-            }
-            continue;
-        }
-        for (j, panel) in panels.chunks_exact_mut(ROWS * len).enumerate() {
-            let (start, rows) = (start + j * ROWS * a.row, ROWS.min(rows - j * ROWS));
-            for (p, out) in panel.chunks_exact_mut(ROWS).enumerate() {
-                for (r, out) in out.iter_mut().enumerate() {
-                    *out = if r < rows { lhs[start + r * a.row + p * a.column] } else { 0.0 };
-                }
-            }
-        }
-    }
-}
-
 /// One step of a tile: six numbers of a times two vectors of b, added to the sums.
 #[inline(always)]
 fn add<S: Simd>(simd: S, sum: &mut [[S::f32s; 2]; ROWS], a: [f32; ROWS], b: &[S::f32s; 2]) {
@@ -531,7 +345,7 @@ simd! {
             for i in 0..m.div_ceil(ROWS) {
                 // The lines that the tile will be written to, to be there when it is done.
                 for r in 0..ROWS {
-                    few::ask(dst, (i * ROWS + r) * row + at);
+                    ask(dst, (i * ROWS + r) * row + at);
                 }
                 let sum = match left {
                     // Behind the last row the last is read again; what comes of it is not written.

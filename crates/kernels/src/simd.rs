@@ -119,6 +119,19 @@ macro_rules! simd {
 }
 pub(crate) use simd;
 
+/// Asks for the line of `data` that holds number `at`, to be there when it is read.
+#[inline(always)]
+pub(crate) fn ask(data: &[f32], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address; it is a hint.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(at).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, at);
+}
+
 /// `eˣ` in every lane: 2ⁿ · p(r) with n = round(x / ln 2), |r| ≤ ln 2 / 2, p of degree 6; relative error ≤ 2e-7.
 /// −∞ and everything below −87.3 give 0, everything above 88.3 gives ∞, NaN stays NaN.
 #[inline(always)]

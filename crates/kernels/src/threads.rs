@@ -7,6 +7,7 @@
 //! The pool is rayon's current one: `rayon::ThreadPool::install` (or `RAYON_NUM_THREADS`) sets the number of threads.
 
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Below this many elements a loop stays on its thread: waking another one costs more than it saves.
 pub const SERIAL: usize = 16 * 1024;
@@ -77,6 +78,41 @@ fn fold(mut partial: Vec<f32>, width: usize) -> Vec<f32> {
     rest.chunks_exact(width).for_each(|chunk| crate::simd::axpy(1.0, chunk, total));
     partial.truncate(width);
     partial
+}
+
+/// A matrix that several threads write, each its own part.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts(*mut f32, usize);
+
+// SAFETY: `part` says what its callers owe.
+unsafe impl Send for Parts {}
+// SAFETY: as above.
+unsafe impl Sync for Parts {}
+
+impl Parts {
+    /// The whole, before it is handed out.
+    pub(crate) fn of(all: &mut [f32]) -> Self {
+        Self(all.as_mut_ptr(), all.len())
+    }
+
+    /// Some of its elements, to write.
+    ///
+    /// # Safety
+    /// While it lives nobody else reads or writes these elements, and the matrix outlives it.
+    pub(crate) unsafe fn part<'a>(self, range: Range<usize>) -> &'a mut [f32] {
+        assert!(range.start <= range.end && range.end <= self.1, "a part out of bounds");
+        // SAFETY: within the matrix, by the assertion; the rest is the caller's.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
+    }
+
+    /// All of it, to read.
+    ///
+    /// # Safety
+    /// Nobody writes the matrix while this lives, and the matrix outlives it.
+    pub(crate) unsafe fn whole<'a>(self) -> &'a [f32] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(self.0, self.1) }
+    }
 }
 
 #[cfg(test)]
