@@ -8,7 +8,7 @@ fn key(corpus: Corpus, example: &Example) -> String {
     let row = example.row();
     match corpus {
         Corpus::Typos => row[1].clone(),
-        Corpus::Facts => row[..2].join("\t"),
+        Corpus::People | Corpus::Facts => row[..2].join("\t"),
         Corpus::Shapes => row.join(" "),
         _ => row[0].clone(),
     }

@@ -67,6 +67,9 @@ pub enum Corpus {
     Sort,
     /// the sum of two numbers
     Add,
+    // At the end: the place of a corpus in this list is part of what it draws from.
+    /// questions that climb from what is asked for to whom it belongs
+    People,
 }
 
 /// What there is to learn from a corpus; it decides the shape of its [`Example`]s.
@@ -135,11 +138,12 @@ impl Split {
 
 impl Corpus {
     /// Every corpus.
-    pub const ALL: [Corpus; 13] = [
+    pub const ALL: [Corpus; 14] = [
         Corpus::EnIt,
         Corpus::EnHi,
         Corpus::Reviews,
         Corpus::Entities,
+        Corpus::People,
         Corpus::Facts,
         Corpus::Stories,
         Corpus::Typos,
@@ -172,6 +176,7 @@ impl Corpus {
             Corpus::EnHi => "en-hi",
             Corpus::Reviews => "reviews",
             Corpus::Entities => "entities",
+            Corpus::People => "people",
             Corpus::Facts => "facts",
             Corpus::Stories => "stories",
             Corpus::Typos => "typos",
@@ -191,7 +196,10 @@ impl Corpus {
             Corpus::EnHi => "English to Hindi: verb last, postpositions, oblique forms, the ergative past",
             Corpus::Reviews => "reviews, positive or negative, with negation and contrast",
             Corpus::Entities => "words tagged PER, LOC, ORG and DATE; the same word can be a name or not",
-            Corpus::Facts => "a context of several sentences, a question, the answer as a span of the context",
+            Corpus::People => {
+                "two or three people, a question that climbs from the fact to the person, the answer as a span"
+            }
+            Corpus::Facts => "the same, harder: everybody has facts of the same kinds, so only the person tells",
             Corpus::Stories => "stories of five to twelve sentences, for language models",
             Corpus::Typos => "a sentence with slips of the keyboard, and the sentence meant",
             Corpus::Summaries => "a report of four to eight sentences and its summary in one",
@@ -208,7 +216,7 @@ impl Corpus {
         match self {
             Corpus::Reviews => Task::Classify,
             Corpus::Entities => Task::Tag,
-            Corpus::Facts => Task::Answer,
+            Corpus::People | Corpus::Facts => Task::Answer,
             Corpus::Stories => Task::Text,
             Corpus::Shapes => Task::Image,
             _ => Task::Pairs,
@@ -228,7 +236,7 @@ impl Corpus {
     /// How many examples of a split make a good default.
     pub fn size(self, split: Split) -> usize {
         match (split, self) {
-            (Split::Train, Corpus::EnIt | Corpus::EnHi | Corpus::Typos) => 100_000,
+            (Split::Train, Corpus::EnIt | Corpus::EnHi | Corpus::Typos | Corpus::People) => 100_000,
             (Split::Train, Corpus::Shapes) => 10_000,
             (Split::Train, _) => 20_000,
             _ => 1_000,
@@ -289,6 +297,7 @@ impl Corpus {
         match self {
             Corpus::Reviews => reviews::example(draw),
             Corpus::Entities => entities::example(draw),
+            Corpus::People => facts::climbing(draw),
             Corpus::Facts => facts::example(draw),
             Corpus::Stories => stories::example(draw),
             Corpus::Summaries => summaries::example(draw),
