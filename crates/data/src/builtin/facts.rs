@@ -56,9 +56,7 @@ const KINDS: [Kind; 7] = [
 /// Everybody has facts of the same kinds.
 pub(super) fn example(draw: &mut Draw) -> Example {
     let people = people(draw);
-    let mut kinds: Vec<usize> = (0..KINDS.len()).collect();
-    shuffle(draw, &mut kinds);
-    kinds.truncate(draw.between(2, 3));
+    let kinds = kinds(draw, 2, 3);
     let (asked_of, asked) = (draw.below(people.len()), draw.pick(&kinds));
     let values: Vec<Vec<&'static str>> =
         kinds.iter().map(|&kind| distinct(draw, KINDS[kind].values, people.len())).collect();
@@ -66,23 +64,12 @@ pub(super) fn example(draw: &mut Draw) -> Example {
     for (who, &(name, she)) in people.iter().enumerate() {
         for (place, &kind) in kinds.iter().enumerate() {
             let value = values[place][who];
-            let subject = match (place, she) {
-                (0, _) => name,
-                (_, true) => "She",
-                (_, false) => "He",
-            };
-            let told = draw.pick(KINDS[kind].told).replace("{}", subject);
-            let (before, after) = told.split_once('@').unwrap_or((&told, ""));
-            if !context.is_empty() {
-                context.push(' ');
-            }
-            context.push_str(before);
+            let subject = if place == 0 { name } else { pronoun(she) };
+            let at = tell(draw, &mut context, kind, subject, value);
             if (who, kind) == (asked_of, asked) {
-                (answer, start) = (value, context.len());
+                (answer, start) = (value, at);
                 draw.join(name, value);
             }
-            context.push_str(value);
-            context.push_str(after);
         }
     }
     let question = KINDS[asked].asked.replace("{}", people[asked_of].0);
@@ -94,38 +81,45 @@ pub(super) fn climbing(draw: &mut Draw) -> Example {
     let people = people(draw);
     let values: Vec<Vec<&'static str>> = KINDS.iter().map(|kind| distinct(draw, kind.values, people.len())).collect();
     let facts: Vec<(usize, usize)> =
-        (0..people.len()).flat_map(|who| kinds(draw).map(move |kind| (who, kind))).collect();
+        (0..people.len()).flat_map(|who| kinds(draw, 1, 2).into_iter().map(move |kind| (who, kind))).collect();
     let asked = draw.below(facts.len());
     let (mut context, mut named) = (String::new(), 0); // `named`: where the last name stands
     let (mut question, mut answer, mut start) = (String::new(), "", 0);
     for (place, &(who, kind)) in facts.iter().enumerate() {
         let ((name, she), value) = (people[who], values[kind][who]);
-        if !context.is_empty() {
-            context.push(' ');
-        }
         // At the first fact of a person the name, later the name again or a pronoun.
-        let subject = match (place == 0 || facts[place - 1].0 != who || draw.below(2) == 0, she) {
-            (true, _) => name,
-            (_, true) => "She",
-            (_, false) => "He",
-        };
-        if subject == name {
-            named = context.len();
+        let again = place > 0 && facts[place - 1].0 == who && draw.below(2) == 1;
+        if !again {
+            named = context.len() + usize::from(place > 0); // behind the space
         }
-        let told = draw.pick(KINDS[kind].told).replace("{}", subject);
-        let (before, after) = told.split_once('@').unwrap_or((&told, ""));
-        context.push_str(before);
+        let at = tell(draw, &mut context, kind, if again { pronoun(she) } else { name }, value);
         if place == asked {
             draw.join(name, value);
             (question, answer, start) = match draw.below(2) == 0 {
                 true => (who_is_it(draw, kind, value), name, named),
-                false => (KINDS[kind].asked.replace("{}", name), value, context.len()),
+                false => (KINDS[kind].asked.replace("{}", name), value, at),
             };
         }
-        context.push_str(value);
-        context.push_str(after);
     }
     Example::Question { context, question, answer: answer.to_owned(), start }
+}
+
+/// One more sentence; where the value stands in the context.
+fn tell(draw: &mut Draw, context: &mut String, kind: usize, subject: &str, value: &str) -> usize {
+    let told = draw.pick(KINDS[kind].told).replace("{}", subject);
+    let (before, after) = told.split_once('@').unwrap_or((&told, ""));
+    if !context.is_empty() {
+        context.push(' ');
+    }
+    context.push_str(before);
+    let at = context.len();
+    context.push_str(value);
+    context.push_str(after);
+    at
+}
+
+fn pronoun(she: bool) -> &'static str {
+    if she { "She" } else { "He" }
 }
 
 /// `Who lives in Cork?`
@@ -134,12 +128,12 @@ fn who_is_it(draw: &mut Draw, kind: usize, value: &str) -> String {
     format!("{}?", told.trim_end_matches('.'))
 }
 
-/// One or two kinds of fact.
-fn kinds(draw: &mut Draw) -> impl Iterator<Item = usize> + use<> {
+/// `low` to `high` different kinds of fact.
+fn kinds(draw: &mut Draw, low: usize, high: usize) -> Vec<usize> {
     let mut kinds: Vec<usize> = (0..KINDS.len()).collect();
     shuffle(draw, &mut kinds);
-    kinds.truncate(draw.between(1, 2));
-    kinds.into_iter()
+    kinds.truncate(draw.between(low, high));
+    kinds
 }
 
 /// Two or three people with different names.
