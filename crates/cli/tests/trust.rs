@@ -3,6 +3,7 @@
 //! one, byte for byte.
 #![cfg(target_os = "linux")]
 
+use qkv_testkit::journal;
 use qkv_train::checkpoint::Checkpoints;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -79,19 +80,6 @@ fn signal(child: &Child, name: &str) {
 
 fn newest(run: &Path) -> u64 {
     Checkpoints::open(&run.join("checkpoints"), 2).latest().unwrap().map_or(0, |loaded| loaded.state.step)
-}
-
-/// The journal without what a clock said.
-fn journal(run: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
-    let line = |line: &str| {
-        let mut value: Value = serde_json::from_str(line).unwrap();
-        let map = value.as_object_mut().unwrap();
-        map.remove("seconds");
-        map.remove("tokens_per_s");
-        value
-    };
-    text.lines().map(line).collect()
 }
 
 fn state(run: &Path, step: u64) -> Value {

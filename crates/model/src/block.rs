@@ -1,6 +1,7 @@
 //! One block: attend to yourself, attend to the memory (in a pair's decoder), think; each with its residual connection.
 
 use crate::spec::{Position, Spec, Stack};
+use crate::stack::Role;
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::Mask;
@@ -38,8 +39,9 @@ pub struct Seen<'a> {
 }
 
 impl Block {
-    /// A block of `stack`; with `cross`, one that reads a memory.
-    pub fn new(build: &Build, spec: &Spec, stack: &Stack, cross: bool) -> Self {
+    /// A block of a stack of this role: a cross decoder's reads a memory.
+    pub fn new(build: &Build, spec: &Spec, stack: &Stack, role: Role) -> Self {
+        let cross = role == Role::CrossDecoder;
         let (c, heads) = (spec.width, stack.heads(spec.width));
         let init = spec.start.attention(spec, stack);
         let norm = |name: &str| Norm::new(&build.at(name), c, spec.norm);

@@ -79,9 +79,7 @@ impl Stack {
             norm_input: normed.then(|| norm("norm_input")),
             each: (0..stack.layers).filter_map(|i| learned(format!("each.{i}"), Place::EachLayer)).collect(),
             relative,
-            layers: (0..stack.layers)
-                .map(|i| Block::new(&build.at("layers").at(i), spec, stack, role == Role::CrossDecoder))
-                .collect(),
+            layers: (0..stack.layers).map(|i| Block::new(&build.at("layers").at(i), spec, stack, role)).collect(),
             norm: (spec.wiring == Wiring::Pre).then(|| norm("norm")),
             waves: match spec.position {
                 Position::Sinusoidal { waves, .. } => Some(Sinusoidal::new(c, waves)),

@@ -111,3 +111,16 @@ pub fn gradcheck(f: Function, inputs: &[Vec<f64>], direction: &[f32]) -> Result<
 pub fn with_threads<T: Send>(n: usize, f: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("a thread pool").install(f)
 }
+
+/// The journal of a training run without what a clock said.
+pub fn journal(run: &std::path::Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(run.join("metrics.jsonl")).expect("a journal");
+    let line = |line: &str| {
+        let mut value: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        if let Some(map) = value.as_object_mut() {
+            map.retain(|key, _| !["seconds", "tokens_per_s"].contains(&key.as_str()));
+        }
+        value
+    };
+    text.lines().map(line).collect()
+}

@@ -15,7 +15,7 @@ use qkv_data::objective::{
 use qkv_data::{Corpus, Example, Loader, Objective, Side, Tokenize};
 use qkv_kernels::Activation;
 use qkv_model::families::{self, Config};
-use qkv_model::spec::{Dropout, Head, Input, Output, Pool, Position, Shape, Spec};
+use qkv_model::spec::{Dropout, Head, Input, Output, Pool, Position, Shape, Spec, Start};
 use qkv_model::{Pretrained, Transformer, presets};
 use qkv_nn::Ffn;
 use qkv_nn::position::Waves;
@@ -300,12 +300,15 @@ fn begin(
 }
 
 fn spec(recipe: &Recipe, family: &str, vocab: usize, pad: Option<u32>, labels: &Labels, sides: &Sides) -> Result<Spec> {
-    let Model { width, layers, heads, kv_heads, dropout, patch, .. } = recipe.model;
+    let Model { width, layers, heads, kv_heads, dropout, start, patch, .. } = recipe.model;
     let inner = if recipe.model.inner == 0 { 4 * width } else { recipe.model.inner };
     let max = recipe.data.length;
     let everywhere = Dropout { attention: dropout, ..Dropout::residual(dropout) };
     let mut spec = match family {
+        // Behind a norm, Glorot's start is too loud for the residual stream: on 30,000 pairs of Tatoeba, 700 steps of a
+        // network of 256, the validation loss was 3.23 with it, 2.90 from Marian's 0.02, 2.70 from half of 1/√C.
         "marian" => Spec {
+            start: Start::Normal { std: 0.5 / (width as f64).sqrt() },
             position: Position::Sinusoidal { max: max.max(512), waves: Waves::Halves },
             head: Head::Language { output: Output::Tied, bias: true },
             dropout: Dropout::residual(dropout),
@@ -348,6 +351,12 @@ fn spec(recipe: &Recipe, family: &str, vocab: usize, pad: Option<u32>, labels: &
     }
     if let Some(head) = head(recipe.data.objective, family, labels) {
         spec.head = head;
+    }
+    if start > 0.0 {
+        spec.start = match spec.start {
+            Start::Gpt2 { .. } => Start::Gpt2 { std: start },
+            _ => Start::Normal { std: start },
+        };
     }
     spec.check()?;
     Ok(spec)
@@ -477,6 +486,37 @@ impl<F: Fn(&str) -> Option<bool>> ModuleMapper for Learning<F> {
         match (self.decide)(&self.path.join(".")) {
             Some(learns) => param.set_require_grad(learns),
             None => param,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qkv_model::pretrained::Values;
+
+    /// The deviation that the token table has at the start.
+    fn spread(family: &str, goal: &str, start: f64) -> f64 {
+        let text = format!(
+            "[data]\ncorpus = \"builtin:{}\"\nobjective = \"{goal}\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
+             [tokenizer]\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 64\nlayers = 1\nheads = 2\nstart = {start}\n\
+             [train]\nrows = 4",
+            if goal == "translate" { "en-it" } else { "stories" }
+        );
+        let plan = Plan::new(&Recipe::parse("test", &text).unwrap(), None).unwrap();
+        let table = Values::of(&plan.pretrained.model).read("tokens.weight");
+        (table.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / table.len() as f64).sqrt()
+    }
+
+    #[test]
+    fn the_start_that_is_asked_for_is_the_start_of_the_weights() {
+        let families =
+            [("marian", "translate", 0.5 / 8.0), ("gpt2", "next-token", 0.02), ("llama", "next-token", 0.02)];
+        for (family, goal, own) in families {
+            for (asked, got) in [(0.0, own), (0.07, 0.07)] {
+                let is = spread(family, goal, asked);
+                assert!((is / got - 1.0).abs() < 0.03, "{family} from {asked}: {is}, not {got}");
+            }
         }
     }
 }

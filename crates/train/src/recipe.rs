@@ -1,6 +1,11 @@
 //! Recipes: everything a run depends on, in a TOML file with every key commented. The text is the truth: `--set` edits
 //! it, the run directory keeps it, and what it does not say has the default that is written here.
 
+mod check;
+mod text;
+
+pub use text::set;
+
 use crate::schedule::Curve;
 use qkv_base::{Error, Result, nearest};
 use serde::{Deserialize, Serialize};
@@ -165,6 +170,8 @@ pub struct Model {
     pub patch: usize,
     /// probability of dropping
     pub dropout: f64,
+    /// standard deviation of the weights at the start; 0: the family's own way
+    pub start: f64,
     /// a directory to start from instead of chance; `recipe:NAME`: what that recipe makes, run first in the same place
     pub from: String,
     /// parameters whose path starts so do not learn
@@ -182,6 +189,7 @@ impl Default for Model {
             kv_heads: 0,
             patch: 4,
             dropout: 0.1,
+            start: 0.0,
             from: String::new(),
             freeze: vec![],
         }
@@ -371,62 +379,9 @@ impl Recipe {
     /// # Ok::<(), qkv_base::Error>(())
     /// ```
     pub fn parse(place: &str, text: &str) -> Result<Self> {
-        let recipe: Self = toml::from_str(text).map_err(|e| told(place, text, &e))?;
+        let recipe: Self = toml::from_str(text).map_err(|e| text::told(place, text, &e))?;
         recipe.check(place)?;
         Ok(recipe)
-    }
-
-    /// Refuses what cannot be meant.
-    fn check(&self, place: &str) -> Result<()> {
-        let ensure = |ok: bool, key: &str, what: &str, hint: &str| match ok {
-            true => Ok(()),
-            false => Err(Error::new(format!("{place}: {key}"), what, hint)),
-        };
-        let Self { data, train, optim, schedule, checkpoint, eval, .. } = self;
-        let some = "use 1 or more";
-        ensure(train.steps > 0, "train.steps", "0 steps learn nothing", some)?;
-        ensure(train.accumulate > 0, "train.accumulate", "a step of 0 micro-batches", some)?;
-        ensure(train.tokens > 0 || train.rows > 0, "train.rows", "a batch of 0 rows", some)?;
-        ensure(train.log > 0, "train.log", "0 steps between two lines", some)?;
-        ensure(data.length > 1, "data.length", "too short for anything", "use 2 or more")?;
-        ensure(data.valid > 0 && data.test > 0, "data.valid", "nothing to judge by", some)?;
-        ensure((0.0..1.0).contains(&train.smoothing), "train.smoothing", "is no share", "use 0 up to, but not, 1")?;
-        ensure((0.0..1.0).contains(&train.average), "train.average", "is no share", "use 0 up to, but not, 1")?;
-        ensure(
-            train.leap.is_finite() && train.leap >= 0.0,
-            "train.leap",
-            "is no number of deviations",
-            "use 0 or about 6",
-        )?;
-        ensure(optim.rate.is_finite() && optim.rate > 0.0, "optim.rate", "is no learning rate", "use about 1e-3")?;
-        ensure(optim.decay >= 0.0, "optim.decay", "is below 0", "use 0 to 0.1")?;
-        ensure((0.0..=1.0).contains(&schedule.floor), "schedule.floor", "is no share", "use 0 to 1")?;
-        ensure(
-            checkpoint.keep >= 2,
-            "checkpoint.keep",
-            "is less than two",
-            "a damaged checkpoint needs one before it",
-        )?;
-        let mean = checkpoint.average_last;
-        ensure(
-            mean == 0 || (checkpoint.every > 0 && train.average == 0.0),
-            "checkpoint.average_last",
-            "wants checkpoints at regular steps, and no running average",
-            "set checkpoint.every, and train.average = 0",
-        )?;
-        let made = data.corpus.starts_with("builtin:") && !data.columns.is_empty();
-        ensure(!made, "data.columns", "a corpus that is made has no columns", "leave it out")?;
-        let (one, many) = (!data.corpus.is_empty(), !data.mix.is_empty());
-        ensure(!(one && many), "data.mix", "data.corpus is said as well", "leave one of them empty")?;
-        ensure(
-            data.prefix.is_empty() || !many,
-            "data.prefix",
-            "a mixture has its own prefixes",
-            "put it into data.mix",
-        )?;
-        ensure(eval.goal.is_finite(), "eval.goal", "is no score", "use a number")?;
-        self.rule()?;
-        crate::score::Metric::parse(&eval.metric).map(|_| ())
     }
 
     /// The recipe that is run before this one.
@@ -489,76 +444,6 @@ pub fn find(name: &str) -> Result<(String, String)> {
     })
 }
 
-/// The text with `section.key` set to `value`, comments kept. The value is TOML where it can be read as such, and a
-/// string otherwise.
-///
-/// ```
-/// let text = qkv_train::recipe::set("[train]\nsteps = 9 # how many\n", "train.steps=12")?;
-/// assert_eq!(text, "[train]\nsteps = 12 # how many\n");
-/// # Ok::<(), qkv_base::Error>(())
-/// ```
-pub fn set(text: &str, assignment: &str) -> Result<String> {
-    let usage = || {
-        Error::new(format!("--set {assignment}"), "is no assignment", "write section.key=value, as in train.steps=100")
-    };
-    let (path, value) = assignment.split_once('=').ok_or_else(usage)?;
-    let (section, key) = path.trim().split_once('.').ok_or_else(usage)?;
-    let value = value.trim();
-    let known = toml::from_str::<toml::Table>(&format!("x = {value}")).is_ok();
-    let value = if known { value.to_string() } else { toml::Value::String(value.into()).to_string() };
-    let mut lines: Vec<String> = text.lines().map(String::from).collect();
-    let header = format!("[{section}]");
-    let start = lines.iter().position(|line| line.trim() == header);
-    let Some(start) = start else {
-        lines.extend(["".into(), header, format!("{key} = {value}")]);
-        return Ok(lines.join("\n") + "\n");
-    };
-    let end =
-        lines.iter().skip(start + 1).position(|l| l.trim().starts_with('[')).map_or(lines.len(), |n| start + 1 + n);
-    let is_key = |line: &String| line.split_once('=').is_some_and(|(k, _)| k.trim() == key);
-    match lines[start + 1..end].iter().position(is_key) {
-        Some(at) => {
-            let line = &mut lines[start + 1 + at];
-            let comment = comment_of(line).map_or(String::new(), |c| format!(" {c}"));
-            *line = format!("{key} = {value}{comment}");
-        }
-        None => lines.insert(start + 1, format!("{key} = {value}")),
-    }
-    Ok(lines.join("\n") + "\n")
-}
-
-/// The comment at the end of a line, outside of quotes.
-fn comment_of(line: &str) -> Option<&str> {
-    let mut quoted = false;
-    let at = line.char_indices().find(|(_, c)| {
-        quoted ^= *c == '"';
-        *c == '#' && !quoted
-    });
-    at.map(|(i, _)| line[i..].trim_end())
-}
-
-/// A parser's complaint in our words: which line, what, and the nearest name.
-fn told(place: &str, text: &str, error: &toml::de::Error) -> Error {
-    let line = error.span().map(|s| text.get(..s.start).unwrap_or("").lines().count().max(1));
-    let line = match error.span() {
-        Some(span) if text.get(..span.start).is_some_and(|t| t.ends_with('\n')) => line.map(|n| n + 1),
-        _ => line,
-    };
-    let place = line.map_or(place.to_string(), |line| format!("{place}, line {line}"));
-    let message = error.message();
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    match (message.starts_with("unknown field") || message.starts_with("unknown variant"), quoted.next()) {
-        (true, Some(wrong)) => {
-            let known: Vec<&str> = quoted.collect();
-            let near = nearest(wrong, known.iter().copied()).unwrap_or_default();
-            let kind = if message.starts_with("unknown field") { "key" } else { "choice" };
-            let hint = format!("did you mean `{near}`? there are {}", known.join(", "));
-            Error::new(place, format!("there is no {kind} `{wrong}` here"), hint)
-        }
-        _ => Error::new(place, message.to_string(), "a recipe is TOML: [section], then key = value"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -568,31 +453,8 @@ mod tests {
         for (name, text) in ALL.iter().chain(&[("finetune", FINETUNE)]) {
             Recipe::parse(name, text).unwrap_or_else(|e| panic!("{name}: {e}; {}", e.hint));
             for line in text.lines().filter(|l| l.contains('=') && !l.trim_start().starts_with('#')) {
-                assert!(comment_of(line).is_some(), "{name}: {line}");
+                assert!(text::comment_of(line).is_some(), "{name}: {line}");
             }
         }
-    }
-
-    #[test]
-    fn wrong_keys_and_values_are_answered() {
-        let say = |text: &str| Recipe::parse("r", text).unwrap_err();
-        assert!(say("[modl]\nwidth = 3").hint.starts_with("did you mean `model`?"));
-        let choice = say("[schedule]\ncurve = \"cosin\"");
-        assert!(choice.hint.starts_with("did you mean `cosine`?"), "{choice} {}", choice.hint);
-        assert_eq!(say("[train]\nsteps = 0").to_string(), "r: train.steps: 0 steps learn nothing");
-        assert!(say("[optim]\nname = \"adamv\"").hint.starts_with("did you mean `adamw`?"));
-        assert!(say("[train]\nsteps = \"many\"").to_string().starts_with("r, line 2: "));
-        assert!(say("[eval]\nmetric = \"blue\"").hint.contains("`bleu`"));
-        assert!(say("[data]\nmix = { a = \"b\" }").hint.contains("leave one"));
-        assert!(find("translat").unwrap_err().hint.starts_with("did you mean `translate`?"));
-    }
-
-    #[test]
-    fn a_setting_finds_its_place() {
-        let text = "[a]\nx = 1\n[train]\nseed = 3\n";
-        assert_eq!(set(text, "train.steps=5").unwrap(), "[a]\nx = 1\n[train]\nsteps = 5\nseed = 3\n");
-        assert_eq!(set(text, "data.corpus=my file.tsv").unwrap().lines().last(), Some("corpus = \"my file.tsv\""));
-        assert_eq!(set("[d]\nc = \"a#b\" # why", "d.c=\"z\"").unwrap(), "[d]\nc = \"z\" # why\n");
-        assert!(set(text, "steps").is_err() && set(text, "steps=1").is_err());
     }
 }

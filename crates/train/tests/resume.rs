@@ -1,10 +1,10 @@
 //! A run that is broken off and taken up again is the unbroken run, byte for byte: weights, optimiser, data, schedule,
 //! dropout and the lines of the journal. At another number of threads, too.
 
+use qkv_testkit::journal;
 use qkv_train::home::{Expect, Home};
 use qkv_train::observe::{Event, Journal, Observer};
 use qkv_train::{Ended, Plan, Recipe, Run, on_threads};
-use serde_json::Value;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,19 +35,6 @@ fn go(recipe: &Recipe, dir: &Path, threads: usize, stop_at: Option<u64>) -> Ende
         run.go(&mut [&mut journal, &mut stopper], &stop).unwrap()
     })
     .unwrap()
-}
-
-/// The journal without what a clock said.
-fn journal(dir: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
-    let line = |line: &str| {
-        let mut value: Value = serde_json::from_str(line).unwrap();
-        let map = value.as_object_mut().unwrap();
-        map.remove("seconds");
-        map.remove("tokens_per_s");
-        value
-    };
-    text.lines().map(line).collect()
 }
 
 fn recipe(train: &str, more: &str) -> Recipe {
