@@ -9,6 +9,7 @@ use qkv_decode::{Chain, Defaults, Pick, Preset};
 use qkv_model::spec::Shape;
 use qkv_model::{CausalLm, Pretrained};
 use qkv_text::Tokenizer;
+use qkv_train::home::model_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Once};
@@ -25,7 +26,7 @@ impl Speaker {
     /// Loads the model at `path`, or the newest run.
     pub(crate) fn load(path: Option<&Path>) -> Result<Self, Fail> {
         let path = match path {
-            Some(path) => path.to_path_buf(),
+            Some(path) => model_of(path),
             None => newest_run().ok_or_else(|| {
                 Fail::usage("no model is named, and there is no finished run under runs/", "name a model directory")
             })?,

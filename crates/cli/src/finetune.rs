@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             "name a run or a model directory",
         ));
     }
-    let model = if model.join("model/config.json").exists() { model.join("model") } else { model };
+    let model = home::model_of(&model);
     let [objective, metric, name] = args.task.words();
     let word = |w: &str| serde_json::Value::from(w).to_string();
     let list = |l: &[String]| serde_json::json!(l).to_string();

@@ -2,7 +2,7 @@
 
 use crate::decoding::{BeamArgs, ChainArgs, Speaker, catch_interrupts, ids, interrupted, lines};
 use crate::fail::Fail;
-use crate::model::progress;
+use crate::model::{self, progress};
 use crate::say;
 use crate::speak::{Answer, Order, Search, Traced, write_trace};
 use qkv_decode::{Chain, Pick, search::Contrastive};
@@ -14,18 +14,17 @@ use std::time::Instant;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  qkv generate runs/tale/model \"Once upon a time\" --temperature 0.8 --top-p 0.95\n  qkv generate MODEL --ids 5,6,7 --json\n  qkv generate MODEL \"Hello\" --chain \"dry 0.8, top_k 40, temperature 0.7\" --n 3 --seed 1\n  qkv generate MODEL --file prompts.txt --max-tokens 64 > answers.txt\n\nWithout flags of the chain the most probable token is said each time, unless the model's generation_config.json draws."
+    after_help = "Examples:\n  qkv generate \"Once upon a time\"    by the newest run\n  qkv generate runs/tale \"Once upon a time\" --temperature 0.8 --top-p 0.95\n  qkv generate MODEL --ids 5,6,7 --json\n  qkv generate MODEL \"Hello\" --chain \"dry 0.8, top_k 40, temperature 0.7\" --n 3 --seed 1\n  qkv generate MODEL --file prompts.txt --max-tokens 64 > answers.txt\n\nWithout flags of the chain the most probable token is said each time, unless the model's generation_config.json draws."
 )]
 pub(crate) struct Args {
-    /// The model directory (or a weights file beside its config.json)
-    model: PathBuf,
-    /// What to continue
-    prompt: Option<String>,
+    /// A model or a run, then what to continue; without a model the newest run
+    #[arg(value_name = "MODEL] [PROMPT")]
+    words: Vec<String>,
     /// What to continue, in ids: 5,6,7; may be repeated for a batch
-    #[arg(long, value_name = "IDS", conflicts_with_all = ["prompt", "file"])]
+    #[arg(long, value_name = "IDS", conflicts_with = "file")]
     ids: Vec<String>,
     /// Prompts, one a line; - is stdin. Answers come one a line, line breaks within them as \n
-    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// How many prompts of a file are continued together
     #[arg(long, value_name = "N", default_value_t = 8)]
@@ -85,9 +84,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             return Err(Fail::usage(format!("--{name} must not be 0"), "use 1 or more"));
         }
     }
-    let speaker = Speaker::load(Some(&args.model))?;
+    let (path, texts) = model::resolve(&args.words)?;
+    model::instead(&texts, "--ids", !args.ids.is_empty())?;
+    model::instead(&texts, "--file", args.file.is_some())?;
+    let prompt = model::only(texts)?;
+    let speaker = Speaker::load(Some(&path))?;
     let order = args.order(&speaker)?;
-    let mut prompts = args.prompts(&speaker)?;
+    let mut prompts = args.prompts(&speaker, prompt.as_deref())?;
     args.fit(&speaker, &mut prompts)?;
     if args.trace.is_some() && (prompts.len() > 1 || args.n > 1) {
         return Err(Fail::usage("--trace shows one continuation of one prompt", "give one prompt, and no --n"));
@@ -185,13 +188,13 @@ impl Args {
         })
     }
 
-    fn prompts(&self, speaker: &Speaker) -> Result<Vec<Vec<u32>>, Fail> {
+    fn prompts(&self, speaker: &Speaker, prompt: Option<&str>) -> Result<Vec<Vec<u32>>, Fail> {
         let empty = || Fail::usage("there is nothing to continue", "give a text, --ids 5,6,7, or --file prompts.txt");
         let prompts: Vec<Vec<u32>> = if !self.ids.is_empty() {
             self.ids.iter().map(|list| ids(list)).collect::<Result<_, _>>()?
         } else if let Some(file) = &self.file {
             lines(file)?.iter().map(|line| speaker.encode(line)).collect::<Result<_, _>>()?
-        } else if let Some(prompt) = &self.prompt {
+        } else if let Some(prompt) = prompt {
             vec![speaker.encode(prompt)?]
         } else {
             return Err(empty());

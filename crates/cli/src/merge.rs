@@ -10,6 +10,7 @@ use qkv_model::families::{Config, Task, named};
 use qkv_model::spec::{Input, Spec};
 use qkv_model::{Pretrained, Transformer, pretrained};
 use qkv_nn::Cx;
+use qkv_train::home::model_of;
 use qkv_train::{adapter, step};
 use qkv_weights::Dtype;
 use std::path::{Path, PathBuf};
@@ -32,10 +33,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let model = match args.model.join("model/config.json").exists() {
-        true => args.model.join("model"),
-        false => args.model.clone(),
-    };
+    let model = model_of(&args.model);
     if args.out.join("config.json").exists() {
         let place = args.out.display().to_string();
         return Err(Error::new(place, "holds a model already", "choose another place").into());

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use qkv_kernels::Ids;
 use qkv_model::{Pretrained, Tokens};
 use qkv_text::{Encoding, GgufVocab, Tokenizer};
+use qkv_train::home::model_of;
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ pub(crate) struct Model {
 impl Model {
     /// Loads it, and tells on stderr what was not as expected.
     pub(crate) fn open(path: &Path) -> Result<Self, Fail> {
+        let path = &model_of(path);
         let it = Pretrained::load(path, &Device::flex())?;
         for warning in &it.report.warnings {
             eprintln!("warning: {}: {warning}", path.display());
@@ -60,6 +62,7 @@ impl Model {
 
 /// The tokenizer of a directory, of a file's directory, or inside a GGUF file.
 pub(crate) fn tokenizer(path: &Path) -> Result<Tokenizer, Fail> {
+    let path = &model_of(path);
     let gguf = if path.is_dir() { lone_gguf(path) } else { Some(path.to_owned()) };
     if let Some(file) = gguf {
         let checkpoint = Checkpoint::open(&file)?;
@@ -110,13 +113,20 @@ pub(crate) fn vocabulary(m: &Metadata) -> Result<GgufVocab, Fail> {
 
 /// Where to find the model: the first word if it is a path, else the newest run under `runs/`. The rest are texts.
 pub(crate) fn resolve(words: &[String]) -> Result<(PathBuf, Vec<String>), Fail> {
-    if let Some(first) = words.first()
-        && Path::new(first).exists()
-    {
-        return Ok((PathBuf::from(first), words[1..].to_vec()));
+    if let Some((first, rest)) = words.split_first() {
+        if Path::new(first).exists() {
+            return Ok((PathBuf::from(first), rest.to_vec()));
+        }
+        let path = ["runs/", "./", "../", "/", "~"].iter().any(|start| first.starts_with(start));
+        if path && !first.contains(char::is_whitespace) {
+            return Err(Fail::usage(format!("{first}: there is no such model"), "give the path of a model or a run"));
+        }
     }
     match (newest_run(), words.first()) {
-        (Some(run), _) => Ok((run, words.to_vec())),
+        (Some(run), _) => {
+            eprintln!("model: {}, the newest run", run.display());
+            Ok((run, words.to_vec()))
+        }
         (None, Some(first)) => Err(Fail::usage(
             format!("{first}: there is no such model, and no run under runs/"),
             "give the path of a model directory or file first",
@@ -125,6 +135,23 @@ pub(crate) fn resolve(words: &[String]) -> Result<(PathBuf, Vec<String>), Fail> 
             Err(Fail::usage("no model was named, and there is no run under runs/", "give the path of a model"))
         }
     }
+}
+
+/// The one text that a verb wants, where there is one.
+pub(crate) fn only(texts: Vec<String>) -> Result<Option<String>, Fail> {
+    match texts.len() {
+        0 | 1 => Ok(texts.into_iter().next()),
+        n => Err(Fail::usage(format!("{n} texts are given, one is wanted"), "put quotes around it")),
+    }
+}
+
+/// Refuses texts beside another way to give them.
+pub(crate) fn instead(texts: &[String], flag: &str, given: bool) -> Result<(), Fail> {
+    if given && !texts.is_empty() {
+        let what = format!("both {flag} and a text are given: {}", texts[0]);
+        return Err(Fail::usage(what, "give one of them; a model's path comes first"));
+    }
+    Ok(())
 }
 
 /// The model of the run that was written last.

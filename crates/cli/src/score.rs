@@ -2,22 +2,20 @@
 
 use crate::decoding::{Speaker, ids};
 use crate::fail::Fail;
-use crate::say;
+use crate::{model, say};
 use qkv_decode::{TextScore, score, score_pair};
 use serde::Serialize;
-use std::path::PathBuf;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  qkv score MODEL \"The cat sat on the mat.\"\n  qkv score MODEL --ids 5,6,7 --json\n  qkv score runs/de-en/model \"Good morning\" --source \"Guten Morgen\"\n\nP(y1 … yT) = Π P(yt | y before t): the log-probabilities of the tokens add up to that of the text."
+    after_help = "Examples:\n  qkv score MODEL \"The cat sat on the mat.\"\n  qkv score MODEL --ids 5,6,7 --json\n  qkv score runs/de-en \"Good morning\" --source \"Guten Morgen\"\n\nP(y1 … yT) = Π P(yt | y before t): the log-probabilities of the tokens add up to that of the text."
 )]
 pub(crate) struct Args {
-    /// The model directory
-    model: PathBuf,
-    /// The text
-    text: Option<String>,
+    /// A model or a run, then the text; without a model the newest run
+    #[arg(value_name = "MODEL] [TEXT")]
+    words: Vec<String>,
     /// The text in ids: 5,6,7
-    #[arg(long, value_name = "IDS", conflicts_with = "text")]
+    #[arg(long, value_name = "IDS")]
     ids: Option<String>,
     /// What a translation model reads
     #[arg(long, value_name = "TEXT")]
@@ -49,8 +47,11 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let speaker = Speaker::load(Some(&args.model))?;
-    let scores = args.scores(&speaker)?;
+    let (path, texts) = model::resolve(&args.words)?;
+    model::instead(&texts, "--ids", args.ids.is_some())?;
+    let given = model::only(texts)?;
+    let speaker = Speaker::load(Some(&path))?;
+    let scores = args.scores(&speaker, given.as_deref())?;
     let text = |id| speaker.tokenizer.as_ref().map(|_| speaker.piece(id));
     if args.json {
         let token = |t: &qkv_decode::TokenScore| Token {
@@ -81,14 +82,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 }
 
 impl Args {
-    fn scores(&self, speaker: &Speaker) -> Result<TextScore, Fail> {
+    fn scores(&self, speaker: &Speaker, text: Option<&str>) -> Result<TextScore, Fail> {
         let model = &speaker.net.model;
         let nothing = || Fail::usage("there is nothing to score", "give a text, or --ids 5,6,7");
         if !speaker.is_pair() {
             if self.source.is_some() || self.source_ids.is_some() {
                 return Err(Fail::usage("this model reads no source", "leave out --source"));
             }
-            let text = match (&self.text, &self.ids) {
+            let text = match (text, &self.ids) {
                 (Some(text), _) => {
                     let text = speaker.encode(text)?;
                     // With a start token before it even the first token has a score.
@@ -107,7 +108,7 @@ impl Args {
                 return Err(Fail::usage("this model scores a text that follows a source", "add --source TEXT"));
             }
         };
-        let target = match (&self.text, &self.ids) {
+        let target = match (text, &self.ids) {
             (Some(text), _) => speaker.tokenizer()?.encode_target(text, true)?.ids,
             (None, Some(list)) => ids(list)?,
             (None, None) => return Err(nothing()),

@@ -14,7 +14,7 @@ use qkv_train::recipe::Goal;
 use qkv_train::score::{Judged, Metric, Scores};
 use qkv_train::{Ended, Plan, Recipe, Run, export, on_threads, recipe, run};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -363,11 +363,32 @@ fn finish(
             say(words)?;
         }
         say(format!("model: {}   report: {}", home.at("model").display(), home.at("report.html").display()))?;
+        if let Some(words) = next(plan.recipe.data.objective, home.dir(), &samples) {
+            say(words)?;
+        }
     }
     match verdict(plan, &test)? {
         Some((false, words)) => Err(Fail::failed("goal", words, "the model is kept; train longer, or lower eval.goal")),
         _ => Ok(()),
     }
+}
+
+/// The command that asks the new model something, where a verb is made for it.
+fn next(goal: Goal, run: &Path, samples: &[Judged]) -> Option<String> {
+    let (verb, text) = match goal {
+        Goal::Translate => ("translate", samples.first().map(|j| j.source.as_str())),
+        Goal::NextToken => ("generate", samples.first().map(|j| j.source.as_str())),
+        Goal::Classify => ("classify", samples.first().map(|j| j.source.as_str())),
+        Goal::Tag => ("tag", samples.first().map(|j| j.source.as_str())),
+        Goal::Masked => ("fill", None),
+        Goal::Answer => return Some(format!("ask it: qkv answer {} --context TEXT --question TEXT", run.display())),
+        Goal::Image => return Some(format!("ask it: qkv image {} FILE", run.display())),
+        Goal::SpanCorruption | Goal::Denoise => return None,
+    };
+    // What a shell would read as more than text is left to the person.
+    let plain = |text: &&str| text.len() < 100 && !text.contains(['"', '\\', '$', '`', '!', '\n']);
+    let text = text.filter(plain).map_or("TEXT".into(), |text| format!("\"{text}\""));
+    Some(format!("ask it: qkv {verb} {} {text}", run.display()))
 }
 
 /// What stands at the top of the report.

@@ -5,7 +5,7 @@
 use crate::decoding::{BeamArgs, ChainArgs, Speaker, catch_interrupts, ids, interrupted, lines};
 use crate::fail::Fail;
 use crate::generate::tell;
-use crate::model::progress;
+use crate::model::{self, progress};
 use crate::say;
 use crate::speak::{Alignment, Answer, Order, Search, Traced, write_trace};
 use qkv_decode::{Pick, align, hard};
@@ -16,18 +16,17 @@ use std::time::Instant;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  qkv translate runs/de-en/model \"Guten Morgen\"\n  qkv translate MODEL --file in.txt --beam 5 --length-penalty 0.6 > out.txt\n  qkv translate MODEL --n-best 3 --alignments < in.txt\n  qkv translate MODEL --ids 5,6,7,2 --beam 4 --json\n\nPlain output: one line for each line read; with --n-best, --score or --alignments, tab-separated: number of the line, score,\ntext, and pairs `source-target` counted from 0."
+    after_help = "Examples:\n  qkv translate \"Good morning\"                    by the newest run\n  qkv translate runs/de-en \"Guten Morgen\"\n  qkv translate MODEL --file in.txt --beam 5 --length-penalty 0.6 > out.txt\n  qkv translate MODEL --n-best 3 --alignments < in.txt\n  qkv translate MODEL --ids 5,6,7,2 --beam 4 --json\n\nPlain output: one line for each line read; with --n-best, --score or --alignments, tab-separated: number of the line, score,\ntext, and pairs `source-target` counted from 0."
 )]
 pub(crate) struct Args {
-    /// The model directory; left out, the newest run
-    model: Option<PathBuf>,
-    /// Texts; left out, lines from stdin
-    text: Vec<String>,
+    /// A model or a run, then the texts; without a model the newest run, without a text lines from stdin
+    #[arg(value_name = "MODEL] [TEXT")]
+    words: Vec<String>,
     /// A source in ids: 5,6,7; may be repeated
-    #[arg(long, value_name = "IDS", conflicts_with_all = ["text", "file"])]
+    #[arg(long, value_name = "IDS", conflicts_with = "file")]
     ids: Vec<String>,
     /// Lines of a file; - is stdin
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// How many lines are translated together
     #[arg(long, value_name = "N", default_value_t = 16)]
@@ -71,7 +70,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             return Err(Fail::usage(format!("--{name} must not be 0"), "use 1 or more"));
         }
     }
-    let speaker = Speaker::load(args.model.as_deref())?;
+    let (path, texts) = model::resolve(&args.words)?;
+    model::instead(&texts, "--ids", !args.ids.is_empty())?;
+    model::instead(&texts, "--file", args.file.is_some())?;
+    let speaker = Speaker::load(Some(&path))?;
     if !speaker.is_pair() {
         let what = format!("{}: this model does not read a source", speaker.path.display());
         return Err(Fail::usage(
@@ -80,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         ));
     }
     let order = args.order(&speaker)?;
-    let sources = args.sources(&speaker)?;
+    let sources = args.sources(&speaker, &texts)?;
     if args.trace.is_some() && sources.iter().flatten().count() != 1 {
         return Err(Fail::usage("--trace shows the search of one source", "give one source"));
     }
@@ -132,8 +134,8 @@ impl Args {
     }
 
     /// The ids of every source; none for a blank line.
-    fn sources(&self, speaker: &Speaker) -> Result<Vec<Option<Vec<u32>>>, Fail> {
-        let texts = match (&self.file, &self.text[..]) {
+    fn sources(&self, speaker: &Speaker, texts: &[String]) -> Result<Vec<Option<Vec<u32>>>, Fail> {
+        let texts = match (&self.file, texts) {
             _ if !self.ids.is_empty() => vec![],
             (Some(file), _) => lines(file)?,
             (None, []) => lines(Path::new("-"))?,

@@ -2,7 +2,10 @@
 //! steps, on files of the formats that people have.
 
 use assert_cmd::Command;
+use qkv_train::recipe::Goal;
+use qkv_train::score::Metric;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -204,6 +207,61 @@ fn writers_learn_pairs_and_texts_from_files() {
     assert!(code == 2 && err.contains("compare models of one task"), "{err}");
     let (code, _, err) = qkv(dir, &["evaluate", "wrote", "--data", "book.txt", "--metric", "bleu"]);
     assert!(code == 2 && err.contains("the task has no `bleu`"), "{err}");
+}
+
+/// What a recipe may ask for before a run is what is there after it.
+#[test]
+fn every_task_has_the_scores_that_it_promises() {
+    let dir = tempfile::tempdir().unwrap();
+    for (goal, corpus, family, kind) in [
+        (Goal::Translate, "copy", "marian", "unigram"),
+        (Goal::NextToken, "stories", "gpt2", "bpe"),
+        (Goal::Masked, "stories", "bert", "wordpiece"),
+        (Goal::SpanCorruption, "stories", "t5", "unigram"),
+        (Goal::Denoise, "stories", "bart", "bpe"),
+        (Goal::Classify, "reviews", "bert", "wordpiece"),
+        (Goal::Tag, "entities", "bert", "wordpiece"),
+        (Goal::Answer, "facts", "bert", "wordpiece"),
+        (Goal::Image, "shapes", "vit", "char"),
+    ] {
+        let name = serde_json::to_value(goal).unwrap();
+        let text = recipe(&format!("builtin:{corpus}"), name.as_str().unwrap(), family, kind, "");
+        std::fs::write(dir.path().join("r.toml"), text).unwrap();
+        let told = json(dir.path(), &["train", "r.toml", "--out", name.as_str().unwrap()]);
+        let there: BTreeSet<&str> = told["scores"]["test"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(there, Metric::of(goal).iter().map(|m| m.name()).collect(), "{name}");
+    }
+    let (code, _, err) = qkv(dir.path(), &["train", "--set", "eval.metric=accuracy"]);
+    assert!(code == 2 && err.contains("eval.metric: the task has no `accuracy`"), "{err}");
+    assert!(!dir.path().join("runs").exists(), "refused before the first step");
+}
+
+/// A run can be named wherever a model can, and the newest one need not be named.
+#[test]
+fn a_run_is_asked_as_the_end_of_its_training_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let pair = recipe("builtin:copy", "translate", "marian", "unigram", "");
+    let text = recipe("builtin:stories", "next-token", "gpt2", "bpe", "");
+    for (name, recipe, verb) in [("pair", pair, "translate"), ("gpt", text, "generate")] {
+        std::fs::write(dir.join("r.toml"), recipe).unwrap();
+        let out = done(dir, &["train", "r.toml", "--out", &format!("runs/{name}")]);
+        assert!(out.lines().last().unwrap().starts_with(&format!("ask it: qkv {verb} runs/{name} ")), "{out}");
+        let few = ["--max-tokens", "4"];
+        let by_run = done(dir, &[&[verb, &format!("runs/{name}"), "one two"], &few[..]].concat());
+        let by_model = done(dir, &[&[verb, &format!("runs/{name}/model"), "one two"], &few[..]].concat());
+        let (code, newest, err) = qkv(dir, &[&[verb, "one two"], &few[..]].concat());
+        assert_eq!((code, &by_run, &newest), (0, &by_model, &by_model), "{err}");
+        assert!(err.contains(&format!("model: runs/{name}/model, the newest run")), "{err}");
+        let (code, _, err) = qkv(dir, &[verb, "runs/none", "one two"]);
+        assert!(code == 2 && err.contains("runs/none: there is no such model"), "{err}");
+        let (code, _, err) = qkv(dir, &[verb, &format!("runs/{name}"), "one", "--ids", "5"]);
+        assert!(code == 2 && err.contains("both --ids and a text are given: one"), "{err}");
+        assert!(done(dir, &["inspect", &format!("runs/{name}")]).contains("parameters"));
+    }
+    assert!(done(dir, &["score", "one two"]).contains("log p"));
+    let (code, _, err) = qkv(dir, &["generate", "one", "two"]);
+    assert!(code == 2 && err.contains("hint: put quotes around it"), "{err}");
 }
 
 #[test]

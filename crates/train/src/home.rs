@@ -146,6 +146,12 @@ pub fn free(name: &str) -> PathBuf {
     (1..).map(place).find(|p| !p.exists()).unwrap_or_else(|| place(1))
 }
 
+/// The model of a run; any other place as it is, so that a run can be named wherever a model can.
+pub fn model_of(path: &Path) -> PathBuf {
+    let model = path.join("model");
+    if model.join("config.json").exists() { model } else { path.to_path_buf() }
+}
+
 /// The run that was worked on last.
 pub fn newest() -> Result<PathBuf> {
     let none = || Error::new("runs", "there is no run", "train one: qkv train; or name a directory");

@@ -36,7 +36,7 @@ impl Trial {
     /// allows, up to 512.
     pub fn load(path: &Path, length: usize, prefix: &str) -> Result<Self> {
         let learnt = Self::of_run(path)?;
-        let path = if path.join("model/config.json").exists() { path.join("model") } else { path.to_path_buf() };
+        let path = crate::home::model_of(path);
         let pretrained = Pretrained::load(&path, &Device::flex().autodiff())?;
         let spec = pretrained.spec();
         let goal = match (Task::of(&spec.head), &spec.input) {

@@ -7,6 +7,7 @@ use crate::fail::Fail;
 use crate::{model, say};
 use qkv_model::families::{self, Config, Files, Sheet};
 use qkv_model::spec::Spec;
+use qkv_train::home::model_of;
 use qkv_weights::{Checkpoint, Format, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ struct OneTensor {
 
 /// The spec that a model on disk says.
 pub(super) fn spec(path: &Path) -> Result<Spec, Fail> {
+    let path = &model_of(path);
     Ok(open(path, &Checkpoint::open(path)?)?.2)
 }
 
@@ -68,6 +70,7 @@ fn open(path: &Path, file: &Checkpoint) -> Result<(Config, &'static Sheet, Spec)
 }
 
 pub(super) fn run(path: &Path, args: &Args) -> Result<(), Fail> {
+    let path = &model_of(path);
     let file = Checkpoint::open(path)?;
     let mut types = BTreeMap::new();
     for entry in file.entries() {

@@ -1,6 +1,7 @@
 //! What a recipe may say: every refusal names the key and a way out.
 
 use super::Recipe;
+use crate::score::Metric;
 use qkv_base::{Error, Result};
 
 impl Recipe {
@@ -66,7 +67,12 @@ impl Recipe {
         )?;
         ensure(eval.goal.is_finite(), "eval.goal", "is no score", "use a number")?;
         self.rule()?;
-        crate::score::Metric::parse(&eval.metric).map(|_| ())
+        let (metric, there) = (Metric::parse(&eval.metric)?, Metric::of(data.objective));
+        // Found out after the last step it would be too late.
+        match there.contains(&metric) {
+            true => Ok(()),
+            false => Err(metric.missing(&format!("{place}: eval.metric"), there.iter().map(|m| m.name()))),
+        }
     }
 }
 
@@ -85,6 +91,9 @@ mod tests {
         assert!(say("[optim]\nname = \"adamv\"").hint.starts_with("did you mean `adamw`?"));
         assert!(say("[train]\nsteps = \"many\"").to_string().starts_with("r, line 2: "));
         assert!(say("[eval]\nmetric = \"blue\"").hint.contains("`bleu`"));
+        let other = say("[eval]\nmetric = \"accuracy\"");
+        assert_eq!(other.to_string(), "r: eval.metric: the task has no `accuracy`");
+        assert!(other.hint.contains("bleu"), "{}", other.hint);
         assert_eq!(say("[model]\nstart = 2.0").to_string(), "r: model.start: is no deviation of weights");
         assert!(say("[model]\nstart = 0.02\nfrom = \"run\"").hint.starts_with("leave one"));
         assert!(say("[data]\nmix = { a = \"b\" }").hint.contains("leave one"));

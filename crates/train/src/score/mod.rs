@@ -96,6 +96,27 @@ impl Metric {
         }
     }
 
+    /// The complaint that a task is not judged by this metric, but by those.
+    pub(crate) fn missing<'a>(self, place: &str, there: impl Iterator<Item = &'a str>) -> Error {
+        let hint = format!("it has {}", there.collect::<Vec<_>>().join(", "));
+        Error::new(place, format!("the task has no `{}`", self.name()), hint)
+    }
+
+    /// What a task can be judged by.
+    pub fn of(goal: Goal) -> &'static [Self] {
+        use Metric::*;
+        match goal {
+            Goal::Translate => {
+                &[Loss, Perplexity, BytePerplexity, BitsPerByte, Bleu, Chrf, Ter, Rouge1, Rouge2, RougeL, Exact]
+            }
+            Goal::NextToken => &[Loss, Perplexity, BytePerplexity, BitsPerByte, Accuracy],
+            Goal::Masked | Goal::SpanCorruption | Goal::Denoise => &[Loss, Perplexity, Accuracy],
+            Goal::Classify | Goal::Image => &[Loss, Accuracy, F1, MicroF1],
+            Goal::Tag => &[Loss, Accuracy, F1],
+            Goal::Answer => &[Loss, Exact, F1],
+        }
+    }
+
     /// The one number that a task is judged by: the one whose interval is drawn.
     pub fn main(goal: Goal) -> Self {
         match goal {
@@ -156,11 +177,10 @@ pub struct Scores {
 impl Scores {
     /// The value of a metric, an error where the task has no such one.
     pub fn get(&self, metric: Metric) -> Result<f64> {
-        self.values.get(metric.name()).copied().ok_or_else(|| {
-            let there: Vec<&str> = self.values.keys().map(String::as_str).collect();
-            let what = format!("the task has no `{}`", metric.name());
-            Error::new("eval.metric", what, format!("it has {}", there.join(", ")))
-        })
+        self.values
+            .get(metric.name())
+            .copied()
+            .ok_or_else(|| metric.missing("eval.metric", self.values.keys().map(String::as_str)))
     }
 
     fn put<const N: usize>(&mut self, values: [(Metric, f64); N]) {
