@@ -170,7 +170,7 @@ pub struct Model {
     pub patch: usize,
     /// probability of dropping
     pub dropout: f64,
-    /// standard deviation of the weights at the start; 0: the family's own way
+    /// standard deviation of the weights at the start; 0: what suits the width
     pub start: f64,
     /// a directory to start from instead of chance; `recipe:NAME`: what that recipe makes, run first in the same place
     pub from: String,

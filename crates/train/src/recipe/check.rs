@@ -23,7 +23,7 @@ impl Recipe {
             (0.0..=1.0).contains(&model.start),
             "model.start",
             "is no deviation of weights",
-            "use about 0.02; 0: the family's own way",
+            "use about 0.02; 0: what suits the width",
         )?;
         ensure(
             model.start == 0.0 || model.from.is_empty(),
