@@ -5,6 +5,7 @@
 
 use crate::decoding::{ChainArgs, Speaker, catch_interrupts, forget_interrupt, interrupted};
 use crate::fail::Fail;
+use crate::model;
 use crate::speak::{Order, Search};
 use qkv_model::CausalLm;
 use qkv_text::{Chat, Message};
@@ -55,7 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if args.max_tokens == 0 {
         return Err(Fail::usage("--max-tokens must not be 0", "ask for at least one token"));
     }
-    let speaker = Speaker::load(args.model.as_deref())?;
+    let path = args.model.clone().map_or_else(|| Ok(model::resolve(&[])?.0), Ok::<_, Fail>)?;
+    let speaker = Speaker::load(&path)?;
     let Some(tokenizer) = &speaker.tokenizer else {
         let what =
             format!("{}: a chat needs a tokenizer with a chat template, and there is none", speaker.path.display());

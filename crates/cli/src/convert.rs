@@ -68,12 +68,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     match to {
         To::Hf => {
             model.it.save(dst, dtype, args.max_shard)?;
-            carried = pretrained::carry(&args.src, dst)?.into_iter().map(str::to_string).collect();
+            carried = pretrained::carry(&model.path, dst)?.into_iter().map(str::to_string).collect();
             if carried.iter().all(|f| !f.starts_with("tokenizer") && !f.starts_with("vocab")) {
-                carried.extend(write_tokenizer(&args.src, dst)?);
+                carried.extend(write_tokenizer(&model.path, dst)?);
             }
         }
-        To::Gguf => model.it.save_gguf(dst, dtype, |metadata| add_vocabulary(&args.src, metadata))?,
+        To::Gguf => model.it.save_gguf(dst, dtype, |metadata| add_vocabulary(&model.path, metadata))?,
     }
     let (n, bytes) = (model.it.report.loaded, size(dst));
     if args.json {

@@ -2,7 +2,6 @@
 //! how ids come in.
 
 use crate::fail::Fail;
-use crate::model::newest_run;
 use burn::tensor::Device;
 use qkv_decode::search::{Beam, Constraint, Early, Length};
 use qkv_decode::{Chain, Defaults, Pick, Preset};
@@ -23,14 +22,9 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
-    /// Loads the model at `path`, or the newest run.
-    pub(crate) fn load(path: Option<&Path>) -> Result<Self, Fail> {
-        let path = match path {
-            Some(path) => model_of(path),
-            None => newest_run().ok_or_else(|| {
-                Fail::usage("no model is named, and there is no finished run under runs/", "name a model directory")
-            })?,
-        };
+    /// Loads the model, or the model of the run, at `path`.
+    pub(crate) fn load(path: &Path) -> Result<Self, Fail> {
+        let path = model_of(path);
         let net = Pretrained::load(&path, &Device::flex())?;
         for warning in &net.report.warnings {
             eprintln!("warning: {warning}");

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     model::instead(&texts, "--ids", !args.ids.is_empty())?;
     model::instead(&texts, "--file", args.file.is_some())?;
     let prompt = model::only(texts)?;
-    let speaker = Speaker::load(Some(&path))?;
+    let speaker = Speaker::load(&path)?;
     let order = args.order(&speaker)?;
     let mut prompts = args.prompts(&speaker, prompt.as_deref())?;
     args.fit(&speaker, &mut prompts)?;

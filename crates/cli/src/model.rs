@@ -155,7 +155,7 @@ pub(crate) fn instead(texts: &[String], flag: &str, given: bool) -> Result<(), F
 }
 
 /// The model of the run that was written last.
-pub(crate) fn newest_run() -> Option<PathBuf> {
+fn newest_run() -> Option<PathBuf> {
     let runs = std::fs::read_dir("runs").ok()?.filter_map(|e| Some(e.ok()?.path().join("model")));
     let dated = runs.filter_map(|dir| Some((dir.join("config.json").metadata().ok()?.modified().ok()?, dir)));
     dated.max().map(|(_, dir)| dir)

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, texts) = model::resolve(&args.words)?;
     model::instead(&texts, "--ids", args.ids.is_some())?;
     let given = model::only(texts)?;
-    let speaker = Speaker::load(Some(&path))?;
+    let speaker = Speaker::load(&path)?;
     let scores = args.scores(&speaker, given.as_deref())?;
     let text = |id| speaker.tokenizer.as_ref().map(|_| speaker.piece(id));
     if args.json {

@@ -375,20 +375,21 @@ fn finish(
 
 /// The command that asks the new model something, where a verb is made for it.
 fn next(goal: Goal, run: &Path, samples: &[Judged]) -> Option<String> {
-    let (verb, text) = match goal {
-        Goal::Translate => ("translate", samples.first().map(|j| j.source.as_str())),
-        Goal::NextToken => ("generate", samples.first().map(|j| j.source.as_str())),
-        Goal::Classify => ("classify", samples.first().map(|j| j.source.as_str())),
-        Goal::Tag => ("tag", samples.first().map(|j| j.source.as_str())),
-        Goal::Masked => ("fill", None),
-        Goal::Answer => return Some(format!("ask it: qkv answer {} --context TEXT --question TEXT", run.display())),
-        Goal::Image => return Some(format!("ask it: qkv image {} FILE", run.display())),
-        Goal::SpanCorruption | Goal::Denoise => return None,
-    };
     // What a shell would read as more than text is left to the person.
     let plain = |text: &&str| text.len() < 100 && !text.contains(['"', '\\', '$', '`', '!', '\n']);
-    let text = text.filter(plain).map_or("TEXT".into(), |text| format!("\"{text}\""));
-    Some(format!("ask it: qkv {verb} {} {text}", run.display()))
+    let sample = samples.first().map(|j| j.source.as_str()).filter(plain);
+    let sample = sample.map_or("TEXT".into(), |text| format!("\"{text}\""));
+    let (verb, what) = match goal {
+        Goal::Translate => ("translate", sample.as_str()),
+        Goal::NextToken => ("generate", sample.as_str()),
+        Goal::Classify => ("classify", sample.as_str()),
+        Goal::Tag => ("tag", sample.as_str()),
+        Goal::Masked => ("fill", "\"TEXT with a [MASK]\""),
+        Goal::Answer => ("answer", "--context TEXT --question TEXT"),
+        Goal::Image => ("image", "FILE"),
+        Goal::SpanCorruption | Goal::Denoise => return None,
+    };
+    Some(format!("ask it: qkv {verb} {} {what}", run.display()))
 }
 
 /// What stands at the top of the report.

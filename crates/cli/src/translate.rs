@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, texts) = model::resolve(&args.words)?;
     model::instead(&texts, "--ids", !args.ids.is_empty())?;
     model::instead(&texts, "--file", args.file.is_some())?;
-    let speaker = Speaker::load(Some(&path))?;
+    let speaker = Speaker::load(&path)?;
     if !speaker.is_pair() {
         let what = format!("{}: this model does not read a source", speaker.path.display());
         return Err(Fail::usage(

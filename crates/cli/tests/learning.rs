@@ -258,6 +258,9 @@ fn a_run_is_asked_as_the_end_of_its_training_says() {
         let (code, _, err) = qkv(dir, &[verb, &format!("runs/{name}"), "one", "--ids", "5"]);
         assert!(code == 2 && err.contains("both --ids and a text are given: one"), "{err}");
         assert!(done(dir, &["inspect", &format!("runs/{name}")]).contains("parameters"));
+        let copy = format!("copy-{name}");
+        done(dir, &["convert", &format!("runs/{name}"), &copy]);
+        assert!(dir.join(copy).join("tokenizer.json").exists(), "the tokenizer of a run goes with its model");
     }
     assert!(done(dir, &["score", "one two"]).contains("log p"));
     let (code, _, err) = qkv(dir, &["generate", "one", "two"]);

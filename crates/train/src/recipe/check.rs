@@ -29,7 +29,7 @@ impl Recipe {
             model.start == 0.0 || model.from.is_empty(),
             "model.start",
             "model.from is said as well, whose weights have started",
-            "leave one of them out",
+            "set model.start=0, or leave model.from out",
         )?;
         ensure((0.0..1.0).contains(&train.smoothing), "train.smoothing", "is no share", "use 0 up to, but not, 1")?;
         ensure((0.0..1.0).contains(&train.average), "train.average", "is no share", "use 0 up to, but not, 1")?;
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(other.to_string(), "r: eval.metric: the task has no `accuracy`");
         assert!(other.hint.contains("bleu"), "{}", other.hint);
         assert_eq!(say("[model]\nstart = 2.0").to_string(), "r: model.start: is no deviation of weights");
-        assert!(say("[model]\nstart = 0.02\nfrom = \"run\"").hint.starts_with("leave one"));
+        assert!(say("[model]\nstart = 0.02\nfrom = \"run\"").hint.starts_with("set model.start=0"));
         assert!(say("[data]\nmix = { a = \"b\" }").hint.contains("leave one"));
         assert!(find("translat").unwrap_err().hint.starts_with("did you mean `translate`?"));
     }
