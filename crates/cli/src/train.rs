@@ -383,6 +383,7 @@ fn next(goal: Goal, run: &Path, samples: &[Judged]) -> Option<String> {
         Goal::Translate => ("translate", sample.as_str()),
         Goal::NextToken => ("generate", sample.as_str()),
         Goal::Classify => ("classify", sample.as_str()),
+        Goal::ClassifyPair => ("classify", "--pair TEXT TEXT"),
         Goal::Tag => ("tag", sample.as_str()),
         Goal::Masked => ("fill", "\"TEXT with a [MASK]\""),
         Goal::Answer => ("answer", "--context TEXT --question TEXT"),

@@ -55,11 +55,11 @@ impl Plan {
             _ => Some(tokenizer(recipe, &sides, kept, from)?),
         };
         let labels = match recipe.data.objective {
-            Goal::Classify | Goal::Tag | Goal::Image if !sides.labels.is_empty() => Labels::new(sides.labels.clone()),
-            Goal::Classify | Goal::Tag | Goal::Image => Labels::from_examples(&*sides.train)?,
+            task if task.has_labels() && !sides.labels.is_empty() => Labels::new(sides.labels.clone()),
+            task if task.has_labels() => Labels::from_examples(&*sides.train)?,
             _ => Labels::default(),
         };
-        if let (Goal::Classify | Goal::Image, [only]) = (recipe.data.objective, labels.names()) {
+        if let (Goal::Classify | Goal::ClassifyPair | Goal::Image, [only]) = (recipe.data.objective, labels.names()) {
             let what = format!("there is one label only: `{only}`");
             return Err(Error::new(recipe.data.name(), what, "give examples of two classes or more"));
         }
@@ -262,7 +262,7 @@ impl Asked<'_> {
                 source_length: length,
                 target_length: length,
             }),
-            Goal::Classify => Objective::classify(tokens, frame()?, labels.clone(), length),
+            Goal::Classify | Goal::ClassifyPair => Objective::classify(tokens, frame()?, labels.clone(), length),
             Goal::Tag => Objective::Tag(Tag { tokenizer: tokens, frame: frame()?, labels: labels.clone(), length }),
             Goal::Answer => Objective::Answer(Answer::new(tokens, frame()?, length)),
             Goal::Image => return Err(missing("looks at pictures", family)),
@@ -375,7 +375,7 @@ fn head(goal: Goal, family: &str, labels: &Labels) -> Option<Head> {
     let labels = labels.len();
     let pool = if matches!(family, "vit") { Pool::First } else { Pool::Dense(Activation::Tanh) };
     match goal {
-        Goal::Classify => Some(Head::Classify { labels, pool }),
+        Goal::Classify | Goal::ClassifyPair => Some(Head::Classify { labels, pool }),
         Goal::Image => Some(Head::Classify { labels, pool: Pool::First }),
         Goal::Tag => Some(Head::Tag { labels }),
         Goal::Answer => Some(Head::Span),

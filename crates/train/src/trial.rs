@@ -1,6 +1,6 @@
 //! A checkpoint on trial: loaded with its tokenizer and labels, and asked what its head can answer.
 
-use crate::corpus::{convert, reader};
+use crate::corpus::reader;
 use crate::plan::Asked;
 use crate::recipe::{Data, Goal, Recipe};
 use crate::score::{Judge, Scores};
@@ -83,7 +83,7 @@ impl Trial {
         if data.starts_with("builtin:") {
             let corpus = builtin::Corpus::find(data)?;
             let n = if most == 0 { corpus.size(builtin::Split::Test) } else { most };
-            let all = corpus.examples(1, builtin::Split::Test).take(n).map(|e| convert(e, self.goal));
+            let all = corpus.examples(1, builtin::Split::Test).take(n).map(|e| e.for_task(self.goal));
             return Ok(Arc::new(all.collect::<Vec<Example>>()));
         }
         let whole = reader(self.goal, columns)?.open(Path::new(data))?.corpus;
