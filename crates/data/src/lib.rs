@@ -41,5 +41,5 @@ pub use example::{Example, Field, Task};
 pub use objective::{Objective, Sample};
 pub use qkv_base::{Error, Key, Result};
 pub use readers::{Format, Opened, Reader, read};
-pub use split::{Split, Splits, split};
+pub use split::{Split, SplitIndices, split};
 pub use tokenize::{Pieces, Role, Side, Tokenize};
