@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A network that can be judged.
-pub struct Trial {
+pub struct Evaluation {
     /// where it is from
     pub path: PathBuf,
     /// the network
@@ -31,12 +31,12 @@ pub struct Trial {
     objective: Objective,
 }
 
-impl Trial {
+impl Evaluation {
     /// Loads a model directory, or the model of a run. `length` bounds the rows; 0: as the run had them, or as the network
     /// allows, up to 512.
     pub fn load(path: &Path, length: usize, prefix: &str) -> Result<Self> {
         let learnt = Self::of_run(path)?;
-        let path = crate::home::model_of(path);
+        let path = crate::run_dir::model_of(path);
         let pretrained = Pretrained::load(&path, &Device::flex().autodiff())?;
         let spec = pretrained.spec();
         let goal = match (Task::of(&spec.head), &spec.input) {
