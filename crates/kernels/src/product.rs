@@ -5,16 +5,16 @@
 //! then lives in twelve registers while k runs. k is cut so that a panel of b stays in the first cache (24 KiB at most with
 //! AVX2) and a block of a in the second. A bias is written with the first cut, so the output is not touched beforehand.
 //!
-//! Few rows times a matrix that lies by rows of its own (a token going through a layer) is in `few.rs`. Other small products,
+//! Few rows times a matrix that lies by rows of its own (a token going through a layer) is in `skinny.rs`. Other small products,
 //! and scalar runs, go to the `gemm` crate, which has shapes of its own for them.
 //!
 //! Order of additions: along k, cut by cut, the same for every element whatever its row block: the bits depend neither on
 //! the number of threads nor on which rows are computed together, as long as the product stays on one side of the border.
 
-use crate::few;
-use crate::fused::room;
+use crate::fused::uninit;
 use crate::pack::{pack_left, pack_right, panel_width};
-use crate::simd::{Level, ask, simd};
+use crate::simd::{Level, prefetch, simd};
+use crate::skinny;
 use crate::threads::Parts;
 use pulp::Simd;
 use rayon::prelude::*;
@@ -46,7 +46,7 @@ impl Strided {
 
 /// What the product is written onto.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Onto<'a> {
+pub(crate) enum Accumulate<'a> {
     /// nothing: what was there is not read
     Fresh,
     /// what is there
@@ -72,13 +72,13 @@ pub(crate) fn product_of_pieces(
     [m, k, n]: [usize; 3],
     dst: &mut [f32],
     d: Strided,
-    onto: Onto,
+    onto: Accumulate,
     lhs: &[f32],
     a: Strided,
     pieces: &[Piece],
 ) {
-    if few::serves([m, k, n], d, a, pieces) {
-        return few::product([m, k, n], dst, onto, lhs, a, pieces);
+    if skinny::serves([m, k, n], d, a, pieces) {
+        return skinny::product([m, k, n], dst, onto, lhs, a, pieces);
     }
     if is_large([m, k, n]) && d.column == 1 {
         return packed([m, k, n], dst, d, onto, lhs, a, pieces);
@@ -88,8 +88,8 @@ pub(crate) fn product_of_pieces(
         let d = Strided { start: d.start + piece.n.start * d.column, ..d };
         let a = Strided { start: a.start + piece.k.start * a.column, ..a };
         let onto = match onto {
-            _ if piece.k.start > 0 => Onto::Sum,
-            Onto::Bias(bias) => Onto::Bias(&bias[piece.n.clone()]),
+            _ if piece.k.start > 0 => Accumulate::Sum,
+            Accumulate::Bias(bias) => Accumulate::Bias(&bias[piece.n.clone()]),
             other => other,
         };
         product(size, dst, d, onto, lhs, a, piece.data, piece.at);
@@ -106,7 +106,7 @@ pub(crate) fn product(
     [m, k, n]: [usize; 3],
     dst: &mut [f32],
     d: Strided,
-    onto: Onto,
+    onto: Accumulate,
     lhs: &[f32],
     a: Strided,
     rhs: &[f32],
@@ -116,14 +116,14 @@ pub(crate) fn product(
         let whole = Piece { data: rhs, at: b, k: 0..k, n: 0..n };
         return packed([m, k, n], dst, d, onto, lhs, a, &[whole]);
     }
-    if let Onto::Bias(bias) = onto {
+    if let Accumulate::Bias(bias) = onto {
         for i in 0..m {
             (0..n).for_each(|j| dst[d.start + i * d.row + j * d.column] = bias[j]);
         }
     }
     // Below this the threads' hand-over costs more than the product.
     let parallel = m * k * n > 96 * 96 * 96 && rayon::current_num_threads() > 1;
-    product_on(parallel, [m, k, n], 1.0, dst, d, !matches!(onto, Onto::Fresh), lhs, a, rhs, b);
+    product_on(parallel, [m, k, n], 1.0, dst, d, !matches!(onto, Accumulate::Fresh), lhs, a, rhs, b);
 }
 
 /// `dst ← scale·a·b`, or `dst ← dst + scale·a·b`, by the `gemm` crate, on this thread only unless `parallel`.
@@ -201,7 +201,15 @@ fn blocks(m: usize, threads: usize) -> Vec<Range<usize>> {
 
 /// One region for all threads: together they pack b, panel by panel, then take block after block, whoever is free. A
 /// thread that comes late finds less to do; nobody waits for it.
-fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &[f32], a: Strided, pieces: &[Piece]) {
+fn packed(
+    [m, k, n]: [usize; 3],
+    dst: &mut [f32],
+    d: Strided,
+    onto: Accumulate,
+    lhs: &[f32],
+    a: Strided,
+    pieces: &[Piece],
+) {
     for piece in pieces {
         assert!(piece.at.end(piece.k.len(), piece.n.len()) <= piece.data.len(), "product out of bounds");
     }
@@ -211,7 +219,7 @@ fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &
     let (cut, panels) = (cuts(k), n.div_ceil(width));
     let threads = if m * k * n >= 64 * 64 * 64 { rayon::current_num_threads() } else { 1 };
     let blocks = blocks(m, threads);
-    let mut packed = room(panels * width * k);
+    let mut packed = uninit(panels * width * k);
     let (right, dst) = (Parts::of(&mut packed), Parts::of(&mut dst[d.start..]));
 
     let pack = |j: usize| {
@@ -228,7 +236,7 @@ fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &
         let dst = unsafe { dst.part(first * d.row..(first + here - 1) * d.row + n) };
         let size = here.next_multiple_of(ROWS); // rows of the packed copy, where there is one
         let direct = a.column == 1 && !a.row.is_multiple_of(CROWDED);
-        let mut left = if direct { vec![] } else { room(size * k) };
+        let mut left = if direct { vec![] } else { uninit(size * k) };
         if !direct {
             for (from, left) in (0..k).step_by(cut).zip(left.chunks_mut(size * cut)) {
                 pack_left(left, lhs, a, first, here, from, cut.min(k - from));
@@ -243,7 +251,7 @@ fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &
         for (c, right) in right.chunks(NEAR / width * width * k).enumerate() {
             let at = c * (NEAR / width * width);
             for from in (0..k).step_by(cut) {
-                let (len, onto) = (cut.min(k - from), if from == 0 { onto } else { Onto::Sum });
+                let (len, onto) = (cut.min(k - from), if from == 0 { onto } else { Accumulate::Sum });
                 tiles([here, k, n], from, len, at, left(from, len), right, dst, d.row, onto);
             }
         }
@@ -333,7 +341,7 @@ simd! {
     /// All tiles of a block of `m` rows and the panels of b from column `first` on, for one cut of k.
     fn tiles<'a, S>(
         simd, dims: [usize; 3], from: usize, len: usize, first: usize, left: Left<'a>,
-        right: &'a [f32], dst: &'a mut [f32], row: usize, onto: Onto<'a>,
+        right: &'a [f32], dst: &'a mut [f32], row: usize, onto: Accumulate<'a>,
     ) {
         let [m, k, n] = dims;
         let width = 2 * S::F32_LANES;
@@ -345,7 +353,7 @@ simd! {
             for i in 0..m.div_ceil(ROWS) {
                 // The lines that the tile will be written to, to be there when it is done.
                 for r in 0..ROWS {
-                    ask(dst, (i * ROWS + r) * row + at);
+                    prefetch(dst, (i * ROWS + r) * row + at);
                 }
                 let sum = match left {
                     // Behind the last row the last is read again; what comes of it is not written.
@@ -377,18 +385,18 @@ simd! {
 
 /// Writes a whole row of a tile.
 #[inline(always)]
-fn write<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, at: usize) {
+fn write<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Accumulate, at: usize) {
     let (out, _) = S::as_mut_simd_f32s(out);
     match onto {
-        Onto::Fresh => {
+        Accumulate::Fresh => {
             out[0] = sum[0];
             out[1] = sum[1];
         }
-        Onto::Sum => {
+        Accumulate::Sum => {
             out[0] = simd.add_f32s(out[0], sum[0]);
             out[1] = simd.add_f32s(out[1], sum[1]);
         }
-        Onto::Bias(bias) => {
+        Accumulate::Bias(bias) => {
             let (bias, _) = S::as_simd_f32s(&bias[at..at + 2 * S::F32_LANES]);
             out[0] = simd.add_f32s(bias[0], sum[0]);
             out[1] = simd.add_f32s(bias[1], sum[1]);
@@ -398,7 +406,7 @@ fn write<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, at: u
 
 /// Writes what there is of a row of a tile at the right edge.
 #[inline(always)]
-fn write_part<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, at: usize) {
+fn write_part<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Accumulate, at: usize) {
     let mut row = [0.0; 64];
     let (lanes, _) = S::as_mut_simd_f32s(&mut row);
     lanes[0] = sum[0];
@@ -406,9 +414,9 @@ fn write_part<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, 
     let _ = simd;
     for (j, (out, sum)) in out.iter_mut().zip(row).enumerate() {
         *out = match onto {
-            Onto::Fresh => sum,
-            Onto::Sum => *out + sum,
-            Onto::Bias(bias) => bias[at + j] + sum,
+            Accumulate::Fresh => sum,
+            Accumulate::Sum => *out + sum,
+            Accumulate::Bias(bias) => bias[at + j] + sum,
         };
     }
 }
@@ -431,7 +439,9 @@ mod tests {
             };
             for a in by_rows(m, k) {
                 for b in by_rows(k, n) {
-                    for (name, onto) in [("fresh", Onto::Fresh), ("sum", Onto::Sum), ("bias", Onto::Bias(&bias))] {
+                    for (name, onto) in
+                        [("fresh", Accumulate::Fresh), ("sum", Accumulate::Sum), ("bias", Accumulate::Bias(&bias))]
+                    {
                         let pad = 5; // dst is a part of wider rows
                         let d = Strided { start: 2, row: n + pad, column: 1 };
                         let before = key.child(4).normals(m * (n + pad));
@@ -443,9 +453,9 @@ mod tests {
                                     |p: usize| x[i * a.row + p * a.column] as f64 * y[p * b.row + j * b.column] as f64;
                                 let at = d.start + i * d.row + j;
                                 let start = match onto {
-                                    Onto::Fresh => 0.0,
-                                    Onto::Sum => before[at] as f64,
-                                    Onto::Bias(bias) => bias[j] as f64,
+                                    Accumulate::Fresh => 0.0,
+                                    Accumulate::Sum => before[at] as f64,
+                                    Accumulate::Bias(bias) => bias[j] as f64,
                                 };
                                 let want = start + (0..k).map(term).sum::<f64>();
                                 let error = (dst[at] as f64 - want).abs();
@@ -472,14 +482,14 @@ mod tests {
         for [m, k, n] in [[40, 70, 53], [3, 9, 8]] {
             let (x, y, bias) = (key.child(1).normals(m * k), key.child(2).normals(k * n), key.child(3).normals(n));
             let mut want = vec![0.0; m * n];
-            product([m, k, n], &mut want, rowwise(n), Onto::Bias(&bias), &x, rowwise(k), &y, rowwise(n));
+            product([m, k, n], &mut want, rowwise(n), Accumulate::Bias(&bias), &x, rowwise(k), &y, rowwise(n));
             for cut in [1, 5, 7] {
                 let at = |start| Strided { start, row: n, column: 1 };
                 let beside = [(0..cut), (cut..n)].map(|c| Piece { data: &y, at: at(c.start), k: 0..k, n: c });
                 let below = [(0..cut), (cut..k)].map(|r| Piece { data: &y, at: at(r.start * n), k: r, n: 0..n });
                 for pieces in [&beside, &below] {
                     let mut got = vec![0.0; m * n];
-                    product_of_pieces([m, k, n], &mut got, rowwise(n), Onto::Bias(&bias), &x, rowwise(k), pieces);
+                    product_of_pieces([m, k, n], &mut got, rowwise(n), Accumulate::Bias(&bias), &x, rowwise(k), pieces);
                     let error = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
                     assert!(error < 1e-4, "[{m}, {k}, {n}] cut at {cut}: {error}");
                 }
@@ -494,7 +504,7 @@ mod tests {
         let (x, y) = (key.child(1).normals(400 * k), key.child(2).normals(k * n));
         let rows = |m: usize| {
             let mut dst = vec![0.0; m * n];
-            product([m, k, n], &mut dst, rowwise(n), Onto::Fresh, &x, rowwise(k), &y, rowwise(n));
+            product([m, k, n], &mut dst, rowwise(n), Accumulate::Fresh, &x, rowwise(k), &y, rowwise(n));
             dst
         };
         assert_eq!(rows(400)[..20 * n], rows(20)[..]);

@@ -31,7 +31,7 @@ impl Level {
         *LEVEL.get_or_init(|| Self::check().unwrap_or(Self::best()))
     }
 
-    /// What `QKV_SIMD` asks for; an error if it is no level, or one that this machine lacks.
+    /// What `QKV_SIMD` asks for; an error if it is not a level, or one that this machine lacks.
     pub fn check() -> Result<Self, String> {
         Self::asked(std::env::var("QKV_SIMD").ok().as_deref(), Self::best())
     }
@@ -121,7 +121,7 @@ pub(crate) use simd;
 
 /// Asks for the line of `data` that holds number `at`, to be there when it is read.
 #[inline(always)]
-pub(crate) fn ask(data: &[f32], at: usize) {
+pub(crate) fn prefetch(data: &[f32], at: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing and cannot fault, whatever the address; it is a hint.
     unsafe {
