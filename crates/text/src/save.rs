@@ -1,8 +1,8 @@
 //! A tokenizer as the files that Python's transformers loads: `tokenizer.json`, `tokenizer_config.json`,
 //! `special_tokens_map.json`; Marian keeps its own files.
 
-use crate::door::guard;
 use crate::tokenizer::{Engine, Tokenizer};
+use crate::validate::guard;
 use qkv_base::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
