@@ -202,7 +202,7 @@ impl Talk<'_> {
                 eprintln!("chain: {}", self.order.chain);
             }
             ("seed", n) => {
-                let wrong = |_| Fail::usage(format!("/seed: `{n}` is no whole number"), "write /seed 1");
+                let wrong = |_| Fail::usage(format!("/seed: `{n}` is not a whole number"), "write /seed 1");
                 self.order.seed = n.parse().map_err(wrong)?;
             }
             ("undo", _) => self.messages.truncate(self.messages.len().saturating_sub(2)),

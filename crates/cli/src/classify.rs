@@ -96,7 +96,7 @@ fn pairs(texts: &[String], from_file: bool) -> Result<Vec<(String, String)>, Fai
         return texts.iter().enumerate().map(split).collect();
     }
     if texts.len() % 2 == 1 {
-        return Err(Fail::usage(format!("{} texts are no pairs", texts.len()), "give first and second in turn"));
+        return Err(Fail::usage(format!("{} texts are not pairs", texts.len()), "give first and second in turn"));
     }
     Ok(texts.chunks(2).map(|p| (p[0].clone(), p[1].clone())).collect())
 }

@@ -122,7 +122,7 @@ pub(crate) fn ids(text: &str) -> Result<Vec<u32>, Fail> {
     let one = |part: &str| {
         part.trim().parse::<u32>().map_err(|_| {
             Fail::usage(
-                format!("--ids: `{}` is no token id", part.trim()),
+                format!("--ids: `{}` is not a token id", part.trim()),
                 "write whole numbers with commas: --ids 5,6,7",
             )
         })

@@ -112,7 +112,7 @@ impl Recipe {
 
 fn read(path: &Path) -> Result<Option<Value>, Fail> {
     let Ok(bytes) = std::fs::read(path) else { return Ok(None) };
-    let fail = |e| Fail::usage(format!("{}: is no JSON: {e}", path.display()), "is the file whole?");
+    let fail = |e| Fail::usage(format!("{}: is not JSON: {e}", path.display()), "is the file whole?");
     serde_json::from_slice(&bytes).map(Some).map_err(fail)
 }
 

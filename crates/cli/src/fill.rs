@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             let gaps = encodings[*i].ids.iter().enumerate().filter(|(_, id)| **id == mask);
             gaps.map(|(at, _)| {
                 let p = softmax(&values[(b * t + at) * v..][..v]);
-                // A table is often padded beyond the tokenizer: what has no name is no candidate.
+                // A table is often padded beyond the tokenizer: what has no name is not a candidate.
                 let named = largest(&p, v).into_iter().filter(|id| tokenizer.piece(*id as u32).is_some());
                 named.take(args.top).map(|id| (id as u32, p[id])).collect::<Vec<_>>()
             })

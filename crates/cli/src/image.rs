@@ -67,7 +67,7 @@ impl Scale {
         let file = dir.join("preprocessor_config.json");
         let config: Value = match std::fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|e| Fail::usage(format!("{}: is no JSON: {e}", file.display()), "is the file whole?"))?,
+                .map_err(|e| Fail::usage(format!("{}: is not JSON: {e}", file.display()), "is the file whole?"))?,
             Err(_) => Value::Null,
         };
         let list = |key: &str, default: f32| -> Vec<f32> {

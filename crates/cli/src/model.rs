@@ -170,7 +170,7 @@ pub(crate) fn texts(given: Vec<String>, file: Option<&Path>) -> Result<Vec<Strin
             let bytes = std::fs::read(path).map_err(|e| fail(path, e))?;
             let text = String::from_utf8(bytes).map_err(|e| {
                 let at = e.utf8_error().valid_up_to();
-                Fail::usage(format!("{}: byte {at} is no UTF-8", path.display()), "save the file as UTF-8")
+                Fail::usage(format!("{}: byte {at} is not UTF-8", path.display()), "save the file as UTF-8")
             })?;
             Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).lines().map(str::to_string).collect())
         }

@@ -146,7 +146,7 @@ pub(crate) fn columns(given: &[String]) -> Result<Option<String>, Error> {
 pub(crate) fn fields(given: &[String]) -> Result<BTreeMap<String, String>, Error> {
     let pair = |text: &String| {
         let (field, name) = text.split_once('=').ok_or_else(|| {
-            Error::new(format!("--column {text}"), "is no assignment", "write field=name, as in label=stars")
+            Error::new(format!("--column {text}"), "is not an assignment", "write field=name, as in label=stars")
         })?;
         Ok((field.trim().to_string(), name.trim().to_string()))
     };

@@ -129,7 +129,7 @@ impl Example {
         }
     }
 
-    /// Does the answer stand in the context where it is said to? True for an example that is no question, and for a
+    /// Does the answer stand in the context where it is said to? True for an example that is not a question, and for a
     /// question without an answer.
     ///
     /// ```
@@ -247,7 +247,7 @@ impl Task {
         }
         Task::ALL.into_iter().find(|task| task.name() == name).ok_or_else(|| {
             let nearest = qkv_base::nearest(name, Task::ALL.map(Task::name)).unwrap_or_default();
-            crate::Error::new("task", format!("`{name}` is no task"), format!("did you mean `{nearest}`?"))
+            crate::Error::new("task", format!("`{name}` is not a task"), format!("did you mean `{nearest}`?"))
         })
     }
 
@@ -279,7 +279,7 @@ mod tests {
             *start = 2; // inside the two bytes of é
         }
         assert!(!question.answer_stands());
-        assert!(Example::question("c", "q", "").answer_stands(), "no answer is no wrong answer");
+        assert!(Example::question("c", "q", "").answer_stands(), "no answer is not a wrong answer");
     }
 
     #[test]

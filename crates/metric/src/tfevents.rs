@@ -212,7 +212,7 @@ enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The next field of a message; `None` where there is none or it is no protobuf.
+/// The next field of a message; `None` where there is none or it is not a protobuf.
 fn field<'a>(data: &mut &'a [u8]) -> Option<(u64, Field<'a>)> {
     let key = read_varint(data)?;
     let value = match key & 7 {

@@ -179,9 +179,10 @@ pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
     let place = dir.join(CONFIG).display().to_string();
     let fail = |what: String, hint: &str| Error::new(&place, what, hint);
     let bytes = std::fs::read(dir.join(CONFIG)).map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?"))?;
-    let config: Value = serde_json::from_slice(&bytes).map_err(|e| fail(format!("is no JSON: {e}"), "is it whole?"))?;
+    let config: Value =
+        serde_json::from_slice(&bytes).map_err(|e| fail(format!("is not JSON: {e}"), "is it whole?"))?;
     if config["peft_type"] != "LORA" || config["use_dora"] == true || config["use_rslora"] == true {
-        return Err(fail("is no plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
+        return Err(fail("is not a plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
     }
     let number =
         |key: &str| config[key].as_f64().filter(|n| *n > 0.0).ok_or_else(|| fail(format!("{key} is missing"), ""));

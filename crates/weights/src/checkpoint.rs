@@ -271,7 +271,7 @@ fn unknown(path: &Path, bytes: &[u8]) -> Error {
         ("is empty".to_owned(), crate::cursor::DAMAGED)
     } else {
         let first = &bytes[..bytes.len().min(8)];
-        let what = format!("is no file of weights: it begins with {:?}", String::from_utf8_lossy(first));
+        let what = format!("is not a file of weights: it begins with {:?}", String::from_utf8_lossy(first));
         (what, "safetensors, pytorch_model.bin, GGUF and their indices can be read")
     };
     Error::new(path.display().to_string(), what, hint)

@@ -172,7 +172,7 @@ fn pictures(examples: impl Iterator<Item = Example>, out: &Path) -> Result<usize
     Ok(written)
 }
 
-/// A reader that has gone (`| head`) is no error.
+/// A reader that has gone (`| head`) is not an error.
 fn cannot(place: &Path, error: &std::io::Error) -> Fail {
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
