@@ -2,6 +2,7 @@
 //! nearest name to a mistyped one.
 
 mod error;
+pub mod format;
 mod names;
 pub mod random;
 

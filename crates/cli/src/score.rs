@@ -3,6 +3,7 @@
 use crate::decoding::{Speaker, ids};
 use crate::fail::Fail;
 use crate::{model, say};
+use qkv_base::format::significant;
 use qkv_decode::{TextScore, score, score_pair};
 use serde::Serialize;
 
@@ -74,9 +75,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         say(format!("{:>10.4} {p:>10.4} {:>6} {:>8.3} {sum:>10.4}  {name}", token.logprob, token.rank, token.entropy))?;
     }
     say(format!(
-        "log-probability {:.4}, perplexity {:.4}, {} tokens",
+        "log-probability {:.4}, perplexity {}, {} tokens",
         scores.logprob,
-        scores.perplexity,
+        significant(scores.perplexity, 4),
         scores.tokens.len()
     ))
 }

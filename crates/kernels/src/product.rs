@@ -5,11 +5,14 @@
 //! then lives in twelve registers while k runs. k is cut so that a panel of b stays in the first cache (24 KiB at most with
 //! AVX2) and a block of a in the second. A bias is written with the first cut, so the output is not touched beforehand.
 //!
-//! Few rows times a matrix that lies by rows of its own (a token going through a layer) is in `skinny.rs`. Other small products,
-//! and scalar runs, go to the `gemm` crate, which has shapes of its own for them.
+//! Few rows times a matrix that lies by rows of its own (a token going through a layer) is in `skinny.rs`. Other small
+//! products go to the `gemm` crate, which has shapes of its own for them and takes the widest vectors of the machine; on
+//! the scalar level to three plain loops, so that `QKV_SIMD=scalar` uses no vectors and can be compared with.
 //!
-//! Order of additions: along k, cut by cut, the same for every element whatever its row block: the bits depend neither on
-//! the number of threads nor on which rows are computed together, as long as the product stays on one side of the border.
+//! Order of additions: along k, cut by cut, the same for every element whatever its row block: on every level the bits
+//! depend neither on the number of threads nor on which rows are computed together, as long as the product stays on one
+//! side of the border between large and small. There the promise ends: a row that is multiplied alone may differ in the
+//! last place from the same row among a hundred, and so may two levels, whose vectors sum in different orders.
 
 use crate::fused::uninit;
 use crate::pack::{pack_left, pack_right, panel_width};
@@ -98,7 +101,7 @@ pub(crate) fn product_of_pieces(
 
 /// Whether a product pays for packing.
 fn is_large([m, k, n]: [usize; 3]) -> bool {
-    m >= 3 * ROWS && n >= 16 && k >= 16 && m * k * n >= 32 * 32 * 32 && Level::current() != Level::Scalar
+    m >= 3 * ROWS && n >= 16 && k >= 16 && m * k * n >= 32 * 32 * 32
 }
 
 /// `dst ← onto + a·b`. In parallel when it is large.
@@ -126,7 +129,8 @@ pub(crate) fn product(
     product_on(parallel, [m, k, n], 1.0, dst, d, !matches!(onto, Accumulate::Fresh), lhs, a, rhs, b);
 }
 
-/// `dst ← scale·a·b`, or `dst ← dst + scale·a·b`, by the `gemm` crate, on this thread only unless `parallel`.
+/// `dst ← scale·a·b`, or `dst ← dst + scale·a·b`, by the `gemm` crate (or plain loops, see above), on this thread only
+/// unless `parallel`.
 pub(crate) fn product_on(
     parallel: bool,
     [m, k, n]: [usize; 3],
@@ -140,6 +144,9 @@ pub(crate) fn product_on(
     b: Strided,
 ) {
     assert!(d.end(m, n) <= dst.len() && a.end(m, k) <= lhs.len() && b.end(k, n) <= rhs.len(), "product out of bounds");
+    if Level::current() == Level::Scalar {
+        return by_loops([m, k, n], scale, dst, d, add, lhs, a, rhs, b);
+    }
     let at = |s: Strided| (s.column as isize, s.row as isize);
     let ((dc, dr), (ac, ar), (bc, br)) = (at(d), at(a), at(b));
     let threads = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
@@ -167,6 +174,37 @@ pub(crate) fn product_on(
             false,
             threads,
         );
+    }
+}
+
+/// The same, as one writes it down: `dst[i, j] ← scale·Σ_p a[i, p]·b[p, j]`, summed from the first p to the last.
+fn by_loops(
+    [m, k, n]: [usize; 3],
+    scale: f32,
+    dst: &mut [f32],
+    d: Strided,
+    add: bool,
+    lhs: &[f32],
+    a: Strided,
+    rhs: &[f32],
+    b: Strided,
+) {
+    let mut sums = vec![0.0; n];
+    for i in 0..m {
+        sums.fill(0.0);
+        for p in 0..k {
+            let (x, row) = (lhs[a.start + i * a.row + p * a.column], b.start + p * b.row);
+            if b.column == 1 {
+                // A slice, which the compiler walks four at a time.
+                sums.iter_mut().zip(&rhs[row..row + n]).for_each(|(sum, y)| *sum += x * y);
+            } else {
+                sums.iter_mut().enumerate().for_each(|(j, sum)| *sum += x * rhs[row + j * b.column]);
+            }
+        }
+        for (j, sum) in sums.iter().enumerate() {
+            let at = d.start + i * d.row + j * d.column;
+            dst[at] = if add { dst[at] + scale * sum } else { scale * sum };
+        }
     }
 }
 
@@ -292,13 +330,14 @@ enum Left<'a> {
     Panels(&'a [f32]),
 }
 
-/// One step of a tile: six numbers of a times two vectors of b, added to the sums.
+/// One step of a tile: six numbers of a times two vectors of b, added to the sums. `mul_add_e` rounds once where the
+/// machine can, and twice on the scalar level, where rounding once would be a call of a function for each number.
 #[inline(always)]
 fn add<S: Simd>(simd: S, sum: &mut [[S::f32s; 2]; ROWS], a: [f32; ROWS], b: &[S::f32s; 2]) {
     for r in 0..ROWS {
         let x = simd.splat_f32s(a[r]);
-        sum[r][0] = simd.mul_add_f32s(x, b[0], sum[r][0]);
-        sum[r][1] = simd.mul_add_f32s(x, b[1], sum[r][1]);
+        sum[r][0] = simd.mul_add_e_f32s(x, b[0], sum[r][0]);
+        sum[r][1] = simd.mul_add_e_f32s(x, b[1], sum[r][1]);
     }
 }
 

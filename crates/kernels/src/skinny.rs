@@ -11,7 +11,7 @@
 //! bits of a row therefore depend neither on the number of threads nor on the other rows, up to [`MOST`] of them.
 
 use crate::product::{Accumulate, Piece, Strided};
-use crate::simd::{Level, prefetch, simd};
+use crate::simd::{prefetch, simd};
 use pulp::Simd;
 use rayon::prelude::*;
 
@@ -32,7 +32,7 @@ const SERIAL: usize = 1 << 16;
 pub(crate) fn serves([m, k, n]: [usize; 3], d: Strided, a: Strided, pieces: &[Piece]) -> bool {
     let turned = |piece: &Piece| piece.at.row == 1 && piece.k == (0..k);
     let flat = d.start == 0 && d.row == n && d.column == 1 && a.column == 1;
-    (1..=MOST).contains(&m) && k > 0 && n > 0 && flat && pieces.iter().all(turned) && Level::current() != Level::Scalar
+    (1..=MOST).contains(&m) && k > 0 && n > 0 && flat && pieces.iter().all(turned)
 }
 
 /// `dst ← onto + x·Wᵀ`, dst `[m, n]`, for pieces of W that stand side by side in dst.
@@ -175,7 +175,7 @@ fn dots<S: Simd, const R: usize, const O: usize>(
         for o in 0..O {
             let b = heads_w[o][p];
             for r in 0..R {
-                sum[r][o] = simd.mul_add_f32s(a[r], b, sum[r][o]);
+                sum[r][o] = simd.mul_add_e_f32s(a[r], b, sum[r][o]); // see `product::add`
             }
         }
     }
@@ -220,9 +220,7 @@ mod tests {
             Piece { data: &w[outs[0] * k..], at, k: 0..k, n: outs[0]..n },
         ];
         let mut dst = vec![f32::NAN; m * n];
-        if Level::current() != Level::Scalar {
-            assert!(serves([m, k, n], rowwise(n), rowwise(k), &pieces));
-        }
+        assert!(serves([m, k, n], rowwise(n), rowwise(k), &pieces));
         product([m, k, n], &mut dst, Accumulate::Bias(bias), x, rowwise(k), &pieces);
         dst
     }
