@@ -6,7 +6,7 @@ mod names;
 pub mod random;
 mod task;
 
-pub use error::{Error, Result};
+pub use error::{Error, Kind, Result};
 pub use names::nearest;
 pub use random::Key;
 pub use task::Task;

@@ -115,7 +115,7 @@ pub(crate) fn begin(run_dir: RunDir, text: &str, ways: Ways) -> Result<(), Fail>
 
 fn read(dir: &std::path::Path) -> Result<String, Error> {
     let path = dir.join("recipe.toml");
-    std::fs::read_to_string(&path).map_err(|e| Error::new(path.display().to_string(), e.to_string(), "is it readable?"))
+    std::fs::read_to_string(&path).map_err(|e| Error::read(path.display().to_string(), &e, "is it readable?"))
 }
 
 /// The recipe with the changes of the command line.

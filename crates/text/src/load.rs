@@ -52,8 +52,7 @@ fn choose(dir: &Path) -> Result<PathBuf> {
     if let Some(name) = FILES.iter().find(|name| has(name)) {
         return Ok(dir.join(name));
     }
-    let entries =
-        std::fs::read_dir(dir).map_err(|e| Error::new(dir.display().to_string(), e.to_string(), "check the path"))?;
+    let entries = std::fs::read_dir(dir).map_err(|e| Error::read(dir.display().to_string(), &e, "check the path"))?;
     let mut models: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     models.retain(|path| path.extension().is_some_and(|e| e == "model"));
     models.sort();

@@ -3,6 +3,7 @@
 use crate::fail::Fail;
 use crate::inspect::numbers::grouped;
 use crate::say;
+use qkv_base::Error;
 use qkv_data::builtin::{Corpus, Split};
 use qkv_data::{Example, Task};
 use serde_json::json;
@@ -177,5 +178,5 @@ fn cannot(place: &Path, error: &std::io::Error) -> Fail {
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    Fail::failed(&place.display().to_string(), error, "name a place that can be written to")
+    Error::write(place.display().to_string(), error, "name a place that can be written to").into()
 }
