@@ -7,6 +7,7 @@ use crate::decoding::{ChainArgs, Speaker, catch_interrupts, forget_interrupt, in
 use crate::fail::Fail;
 use crate::model;
 use crate::speak::{Order, Search};
+use qkv_base::Error;
 use qkv_model::CausalLm;
 use qkv_text::{Chat, Message};
 use std::io::{BufRead, Write};
@@ -131,7 +132,7 @@ fn read_turn(input: &mut impl BufRead) -> Result<Turn, Fail> {
 }
 
 fn read_line(input: &mut impl BufRead, line: &mut String) -> Result<usize, Fail> {
-    input.read_line(line).map_err(|e| Fail::failed("stdin", e, "write UTF-8 text"))
+    input.read_line(line).map_err(|e| Error::read("stdin", &e, "write UTF-8 text").into())
 }
 
 /// A conversation.

@@ -3,12 +3,13 @@
 
 use crate::fail::Fail;
 use burn::tensor::Device;
+use qkv_base::Error;
 use qkv_decode::search::{Beam, Constraint, Early, Length};
 use qkv_decode::{Chain, Defaults, Pick, Preset};
 use qkv_model::spec::Shape;
 use qkv_model::{CausalLm, Pretrained};
 use qkv_text::Tokenizer;
-use qkv_train::home::model_of;
+use qkv_train::run_dir::model_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Once};
@@ -140,7 +141,7 @@ pub(crate) fn lines(path: &Path) -> Result<Vec<String>, Fail> {
         std::fs::read(path)
     };
     let place = path.display().to_string();
-    let bytes = read.map_err(|e| Fail::usage(format!("{place}: {e}"), "check the path"))?;
+    let bytes = read.map_err(|e| Error::read(&place, &e, "check the path"))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let text = std::str::from_utf8(bytes).map_err(|e| {
         let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;

@@ -1,7 +1,17 @@
 //! How the program says that something is wrong: what, where, and a hint.
 
+use qkv_base::{Error, Kind};
 use std::io::Write;
 use std::process::ExitCode;
+
+/// The exit code of each kind of error: 2 for what a person can mend by asking otherwise, 1 for work that failed.
+fn exit_code(kind: Kind) -> u8 {
+    match kind {
+        Kind::Usage | Kind::Input => 2,
+        Kind::Io | Kind::DiskFull | Kind::Internal => 1,
+        Kind::Interrupted => 130,
+    }
+}
 
 /// A failure, with its exit code.
 #[derive(Debug)]
@@ -14,7 +24,7 @@ pub(crate) struct Fail {
 impl Fail {
     /// Bad usage or input: exit 2.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into(), code: 2 }
+        Self { message: message.into(), hint: hint.into(), code: exit_code(Kind::Usage) }
     }
 
     /// The work itself failed: exit 1.
@@ -29,7 +39,7 @@ impl Fail {
 
     /// Ctrl-C: exit 130, with nothing more to say.
     pub(crate) fn interrupted() -> Self {
-        Self { message: "interrupted".into(), hint: String::new(), code: 130 }
+        Self { message: "interrupted".into(), hint: String::new(), code: exit_code(Kind::Interrupted) }
     }
 
     /// stdout does not take what is written; a closed pipe (`| head`) ends the program quietly.
@@ -37,7 +47,7 @@ impl Fail {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
-        Self::failed("stdout", error, "is the disk full?")
+        Error::write("stdout", &error, "is the disk full?").into()
     }
 
     /// Tells the person on stderr.
@@ -49,8 +59,8 @@ impl Fail {
     }
 }
 
-impl From<qkv_base::Error> for Fail {
-    fn from(error: qkv_base::Error) -> Self {
-        Self::usage(error.to_string(), error.hint)
+impl From<Error> for Fail {
+    fn from(error: Error) -> Self {
+        Self { message: error.to_string(), hint: error.hint, code: exit_code(error.kind) }
     }
 }

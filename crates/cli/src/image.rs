@@ -5,6 +5,7 @@ use crate::fail::Fail;
 use crate::model::{self, Model, softmax};
 use burn::tensor::{Tensor, TensorData};
 use image::imageops::FilterType;
+use qkv_base::Error;
 use qkv_model::Encoder;
 use qkv_model::spec::{Head, Input};
 use qkv_nn::Cx;
@@ -92,7 +93,8 @@ fn pixels(file: &Path, size: usize, channels: usize, scale: &Scale) -> Result<Ve
     let fail = |e: String| {
         Fail::usage(format!("{}: {e}", file.display()), "give a PNG or JPEG file of at most 16384 × 16384 pixels")
     };
-    let mut reader = image::ImageReader::open(file).map_err(|e| fail(e.to_string()))?;
+    let mut reader = image::ImageReader::open(file)
+        .map_err(|e| Error::read(file.display().to_string(), &e, "give a PNG or JPEG file"))?;
     let mut limits = image::Limits::default();
     (limits.max_image_width, limits.max_image_height, limits.max_alloc) = (Some(16_384), Some(16_384), Some(1 << 30));
     reader.limits(limits);

@@ -134,8 +134,5 @@ fn main() -> ExitCode {
 /// Prints a line to stdout; a closed pipe (`| head`) ends the program quietly instead of with a panic.
 fn say(line: impl std::fmt::Display) -> Result<(), Fail> {
     use std::io::Write;
-    match writeln!(std::io::stdout().lock(), "{line}") {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => other.map_err(|e| Fail::failed("stdout", e.to_string(), "is the disk full?")),
-    }
+    writeln!(std::io::stdout().lock(), "{line}").map_err(Fail::stdout)
 }

@@ -4,10 +4,11 @@
 use crate::fail::Fail;
 use burn::tensor::Device;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use qkv_base::Error;
 use qkv_kernels::Ids;
 use qkv_model::{Pretrained, Tokens};
 use qkv_text::{Encoding, GgufVocab, Tokenizer};
-use qkv_train::home::model_of;
+use qkv_train::run_dir::model_of;
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -163,7 +164,9 @@ fn newest_run() -> Option<PathBuf> {
 
 /// The texts to work on: those given, or the lines of a file, or of standard input.
 pub(crate) fn texts(given: Vec<String>, file: Option<&Path>) -> Result<Vec<String>, Fail> {
-    let fail = |place: &Path, e: std::io::Error| Fail::usage(format!("{}: {e}", place.display()), "is it a text file?");
+    let fail = |place: &Path, e: std::io::Error| {
+        Fail::from(Error::read(place.display().to_string(), &e, "is it a text file?"))
+    };
     match file {
         Some(_) if !given.is_empty() => Err(Fail::usage("both a text and --file are given", "give one of them")),
         Some(path) => {

@@ -42,15 +42,17 @@ impl Tokenizer {
     }
 }
 
+/// The files of a directory that can hold a tokenizer, those that say most first.
+pub const FILES: &[&str] =
+    &["tokenizer.json", "source.spm", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"];
+
 /// The file of a directory that says most.
 fn choose(dir: &Path) -> Result<PathBuf> {
     let has = |name: &str| dir.join(name).is_file();
-    let known = ["tokenizer.json", "source.spm", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"];
-    if let Some(name) = known.into_iter().find(|name| has(name)) {
+    if let Some(name) = FILES.iter().find(|name| has(name)) {
         return Ok(dir.join(name));
     }
-    let entries =
-        std::fs::read_dir(dir).map_err(|e| Error::new(dir.display().to_string(), e.to_string(), "check the path"))?;
+    let entries = std::fs::read_dir(dir).map_err(|e| Error::read(dir.display().to_string(), &e, "check the path"))?;
     let mut models: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     models.retain(|path| path.extension().is_some_and(|e| e == "model"));
     models.sort();

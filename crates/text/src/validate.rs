@@ -32,7 +32,7 @@ pub(crate) fn guard<T>(place: &str, call: impl FnOnce() -> Answer<T>) -> Result<
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let place = path.display().to_string();
     let fail = |error: std::io::Error| {
-        Error::new(&place, error.to_string(), "check the path; a tokenizer is a file or a model directory")
+        Error::read(&place, &error, "check the path; a tokenizer is a file or a model directory")
     };
     let size = std::fs::metadata(path).map_err(fail)?.len();
     if size > MAX_FILE {

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One step, as it is told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
+pub struct StepReport {
     /// which, from 1
     pub step: u64,
     /// of how many
@@ -38,7 +38,7 @@ pub enum Event<'a> {
     /// something to be known
     Note(String),
     /// a step was done
-    Step(Told),
+    Step(StepReport),
     /// the validation side was looked at
     Valid {
         /// after which step
@@ -87,7 +87,7 @@ impl Journal {
     pub fn open(dir: &Path, step: u64, every: u64) -> Result<Self> {
         let open = |name: &str| {
             let path = dir.join(name);
-            let fail = |e: std::io::Error| Error::new(path.display().to_string(), e.to_string(), "is it writable?");
+            let fail = |e: std::io::Error| Error::write(path.display().to_string(), &e, "is it writable?");
             if path.exists() {
                 let kept: String = BufReader::new(File::open(&path).map_err(fail)?)
                     .lines()
@@ -105,7 +105,7 @@ impl Journal {
     fn put(file: &mut File, value: Value) -> Result<()> {
         // One write, so that a killed run leaves whole lines.
         file.write_all(format!("{value}\n").as_bytes())
-            .map_err(|e| Error::new("metrics.jsonl", e.to_string(), "is the disk full?"))
+            .map_err(|e| Error::write("metrics.jsonl", &e, "is the disk full?"))
     }
 }
 
@@ -189,7 +189,17 @@ mod tests {
 
     fn told(step: u64) -> Event<'static> {
         let (loss, rate, norm) = (1.5, 1e-3, 0.5);
-        Event::Step(Told { step, steps: 9, loss, rate, norm, tokens: 10, step_tokens: 10, took: 0.5, seconds: 1.0 })
+        Event::Step(StepReport {
+            step,
+            steps: 9,
+            loss,
+            rate,
+            norm,
+            tokens: 10,
+            step_tokens: 10,
+            took: 0.5,
+            seconds: 1.0,
+        })
     }
 
     #[test]

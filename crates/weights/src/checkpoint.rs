@@ -226,8 +226,8 @@ fn find(dir: &Path) -> Result<PathBuf> {
         return Ok(path);
     }
     let place = dir.display().to_string();
-    let listing = std::fs::read_dir(dir)
-        .map_err(|error| Error::new(&place, error.to_string(), "check the path and its permissions"))?;
+    let listing =
+        std::fs::read_dir(dir).map_err(|error| Error::read(&place, &error, "check the path and its permissions"))?;
     let mut found: Vec<PathBuf> = listing.filter_map(|item| Some(item.ok()?.path())).collect();
     found.retain(|path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")) && path.is_file());
     found.sort();

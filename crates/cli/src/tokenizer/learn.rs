@@ -4,6 +4,7 @@ use crate::fail::Fail;
 use crate::inspect::numbers::{bytes, grouped};
 use crate::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use qkv_base::Error;
 use qkv_data::builtin::{Corpus, Split};
 use qkv_data::{Example, Reader, Task, readers};
 use qkv_text::{Kind, Normal, Progress, Shape, TrainSpec, Trained, train};
@@ -216,17 +217,17 @@ fn door(out: &Path) -> Result<(), Fail> {
     let parent = if is_file(out) { out.parent() } else { Some(out) }.filter(|p| !p.as_os_str().is_empty());
     let Some(parent) = parent else { return Ok(()) };
     let cannot = |e: std::io::Error| {
-        Fail::usage(format!("{}: {e}", parent.display()), "name a directory that can be made and written to")
+        Error::write(parent.display().to_string(), &e, "name a directory that can be made and written to")
     };
-    std::fs::create_dir_all(parent).map_err(cannot)
+    Ok(std::fs::create_dir_all(parent).map_err(cannot)?)
 }
 
 fn save(trained: &Trained, out: &Path) -> Result<(), Fail> {
     if !is_file(out) {
         return Ok(trained.tokenizer.save(out)?);
     }
-    let cannot = |e: std::io::Error| Fail::failed(&out.display().to_string(), e, "is the disk full?");
-    std::fs::write(out, trained.tokenizer.to_json()?).map_err(cannot)
+    let cannot = |e: std::io::Error| Error::write(out.display().to_string(), &e, "is the disk full?");
+    Ok(std::fs::write(out, trained.tokenizer.to_json()?).map_err(cannot)?)
 }
 
 fn tell(args: &Args, spec: &TrainSpec, trained: &Trained, seconds: f64) -> Result<(), Fail> {
