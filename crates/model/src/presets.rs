@@ -72,7 +72,7 @@ pub fn bert(vocabulary: usize, width: usize, layers: usize, heads: usize, max: u
         shape: Shape::Encoder(Stack::new(layers, heads, 4 * width, Activation::Gelu)),
         wiring: Wiring::Post,
         norm: NormKind::Layer { eps: 1e-12 },
-        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 0, padding_id: None, place: Place::Input },
         attention_bias: Biased::All,
         attention_scale: Scale::InverseRoot,
         ffn_bias: true,
@@ -155,7 +155,7 @@ pub fn bart(vocabulary: usize, width: usize, layers: usize, heads: usize, inner:
     Spec {
         input: Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: true, pad: None },
         shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
-        position: Position::Learned { max, offset: 2, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 2, padding_id: None, place: Place::Input },
         head: Head::Language { output: Output::Tied, bias: true },
         start: Start::Normal { std: 0.02 },
         ..paper(vocabulary, width, layers, heads, inner)
@@ -203,7 +203,7 @@ fn tiny_relative() -> Spec {
 }
 
 fn tiny_layerwise() -> Spec {
-    let position = Position::Learned { max: 64, offset: 0, uncounted: None, place: Place::EachLayer };
+    let position = Position::Learned { max: 64, offset: 0, padding_id: None, place: Place::EachLayer };
     Spec { position, ..gpt2(97, 32, 2, 4, 64) }
 }
 

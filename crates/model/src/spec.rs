@@ -149,7 +149,7 @@ pub enum Position {
         /// unused rows at the front of the table
         offset: usize,
         /// tokens of this id are not counted, and all take the row before the first (RoBERTa's padding)
-        uncounted: Option<u32>,
+        padding_id: Option<u32>,
         /// where they are added
         place: Place,
     },
@@ -402,14 +402,14 @@ impl Spec {
             })?;
         }
         match &self.position {
-            Position::Learned { uncounted: Some(id), offset: 0, .. } => Err(Error::new(
+            Position::Learned { padding_id: Some(id), offset: 0, .. } => Err(Error::new(
                 "position.offset",
                 format!("tokens of id {id} are not counted, but there is no row for them before the first"),
                 "use an offset of at least 1",
             )),
             Position::Rotary { theta, features, .. } => {
                 ensure(theta.is_finite() && *theta > 0.0, "position.theta", || {
-                    (format!("{theta} is no base for frequencies"), "use a positive number, usually 10000".into())
+                    (format!("{theta} is not a base for frequencies"), "use a positive number, usually 10000".into())
                 })?;
                 for stack in [self.encoder(), self.decoder()].into_iter().flatten() {
                     let dim = stack.heads(self.width).dim;
@@ -452,7 +452,10 @@ impl Spec {
         let all = [("input", input), ("hidden", hidden), ("attention", attention), ("inner", inner), ("head", head)];
         for (key, p) in all {
             ensure((0.0..1.0).contains(&p), format!("dropout.{key}"), || {
-                (format!("{p} is no probability of dropping"), "use a number from 0 up to, but not including, 1".into())
+                (
+                    format!("{p} is not a probability of dropping"),
+                    "use a number from 0 up to, but not including, 1".into(),
+                )
             })?;
         }
         Ok(())
@@ -530,8 +533,8 @@ mod tests {
             })
             .contains("more than any network")
         );
-        assert_eq!(broken(d, |s| s.dropout.hidden = 1.0), "dropout.hidden: 1 is no probability of dropping");
-        assert_eq!(broken(d, |s| s.dropout.inner = f64::NAN), "dropout.inner: NaN is no probability of dropping");
+        assert_eq!(broken(d, |s| s.dropout.hidden = 1.0), "dropout.hidden: 1 is not a probability of dropping");
+        assert_eq!(broken(d, |s| s.dropout.inner = f64::NAN), "dropout.inner: NaN is not a probability of dropping");
         assert!(
             broken("tiny-vit", |s| s.input = Input::Patches { image: 10, patch: 4, channels: 3 })
                 .contains("cannot be cut")

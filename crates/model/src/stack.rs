@@ -58,11 +58,11 @@ impl Stack {
             Input::Patches { .. } => (0, false),
         };
         let learned = |name: String, place| match spec.position {
-            Position::Learned { max, offset, place: at, uncounted } if at == place => {
+            Position::Learned { max, offset, place: at, padding_id } if at == place => {
                 // Where some tokens are not counted, the row before the first is a position too: theirs.
-                let own = usize::from(uncounted.is_some());
+                let own = usize::from(padding_id.is_some());
                 let table = Learned::new(&build.at(name), max + own, c, offset - own, embedding);
-                Some(table.fixing(uncounted.map(|_| 0)))
+                Some(table.fixing(padding_id.map(|_| 0)))
             }
             _ => None,
         };

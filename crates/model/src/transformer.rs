@@ -157,7 +157,7 @@ impl Transformer {
     /// that were there before.
     fn count(&self, ids: &Ids, cx: &mut Cx) -> Positions {
         let given = cx.positions.clone();
-        if let Position::Learned { uncounted: Some(pad), .. } = self.spec.position {
+        if let Position::Learned { padding_id: Some(pad), .. } = self.spec.position {
             let [rows, t] = ids.dims();
             let real: Vec<bool> = ids.as_slice().iter().map(|id| *id != pad).collect();
             let at = match given {

@@ -41,7 +41,7 @@ fn flat(value: &Value, into: &mut Vec<f32>) {
     match value {
         Value::Array(all) => all.iter().for_each(|v| flat(v, into)),
         Value::Number(n) => into.push(n.as_f64().expect("a number") as f32),
-        other => panic!("{other} is no number"),
+        other => panic!("{other} is not a number"),
     }
 }
 

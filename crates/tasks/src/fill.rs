@@ -59,7 +59,7 @@ pub fn fill<S: AsRef<str>>(
         let values = finite(logits, "fill")?;
         let gap = |b: usize, at: usize| -> Result<Vec<Candidate>> {
             let p = softmax(&values[(b * t + at) * v..][..v]);
-            // A table is often padded beyond the tokenizer: what has no name is no candidate.
+            // A table is often padded beyond the tokenizer: what has no name is not a candidate.
             let named = largest(&p, v).into_iter().filter(|id| tokenizer.piece(*id as u32).is_some()).take(top);
             named.map(|id| Ok(Candidate { text: name(id as u32)?, id: id as u32, probability: p[id] })).collect()
         };

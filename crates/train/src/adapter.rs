@@ -7,7 +7,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 use qkv_model::count::{self, Parameter};
 use qkv_model::pretrained::{Values, fill};
 use qkv_model::{Pretrained, Transformer};
@@ -83,7 +83,7 @@ pub fn save(it: &Pretrained, model: &Transformer, about: &About, dir: &Path) -> 
     let modules: BTreeSet<&str> = slots.iter().filter_map(|s| Some(s.theirs.rsplit_once('.')?.0)).collect();
     let (targets, whole) = (short(&targets, &modules), short(&whole, &modules));
     let all: Vec<_> = tensors.iter().map(|(n, s, v)| qkv_weights::Tensor::values(n.clone(), s.clone(), v)).collect();
-    let fail = |e: std::io::Error| Error::new(dir.display().to_string(), e.to_string(), "is the place writable?");
+    let fail = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the place writable?");
     save_safetensors(dir, &all, Dtype::F32, u64::MAX)?;
     std::fs::rename(dir.join("model.safetensors"), dir.join(FILE)).map_err(fail)?;
     let config = json!({
@@ -178,10 +178,12 @@ fn learning(model: &Transformer) -> BTreeSet<String> {
 pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
     let place = dir.join(CONFIG).display().to_string();
     let fail = |what: String, hint: &str| Error::new(&place, what, hint);
-    let bytes = std::fs::read(dir.join(CONFIG)).map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?"))?;
-    let config: Value = serde_json::from_slice(&bytes).map_err(|e| fail(format!("is no JSON: {e}"), "is it whole?"))?;
+    let bytes = std::fs::read(dir.join(CONFIG))
+        .map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?").of_kind(Kind::of_read(&e)))?;
+    let config: Value =
+        serde_json::from_slice(&bytes).map_err(|e| fail(format!("is not JSON: {e}"), "is it whole?"))?;
     if config["peft_type"] != "LORA" || config["use_dora"] == true || config["use_rslora"] == true {
-        return Err(fail("is no plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
+        return Err(fail("is not a plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
     }
     let number =
         |key: &str| config[key].as_f64().filter(|n| *n > 0.0).ok_or_else(|| fail(format!("{key} is missing"), ""));

@@ -160,7 +160,7 @@ fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corp
 pub fn fingerprint(corpus: &dyn Corpus) -> Result<String> {
     let mut hash = blake3::Hasher::new();
     for example in corpus.examples() {
-        let line = serde_json::to_vec(&example?).map_err(|e| Error::new("corpus", e.to_string(), ""))?;
+        let line = serde_json::to_vec(&example?).map_err(|e| Error::internal("corpus", e.to_string()))?;
         hash.update(&line).update(b"\n");
     }
     Ok(hash.finalize().to_hex()[..16].to_string())

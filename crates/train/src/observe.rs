@@ -104,7 +104,7 @@ impl Journal {
     pub fn open(dir: &Path, step: u64, every: u64) -> Result<Self> {
         let open = |name: &str| {
             let path = dir.join(name);
-            let fail = |e: std::io::Error| Error::new(path.display().to_string(), e.to_string(), "is it writable?");
+            let fail = |e: std::io::Error| Error::write(path.display().to_string(), &e, "is it writable?");
             if path.exists() {
                 let kept: String = BufReader::new(File::open(&path).map_err(fail)?)
                     .lines()
@@ -122,7 +122,7 @@ impl Journal {
     fn put(file: &mut File, value: Value) -> Result<()> {
         // One write, so that a killed run leaves whole lines.
         file.write_all(format!("{value}\n").as_bytes())
-            .map_err(|e| Error::new("metrics.jsonl", e.to_string(), "is the disk full?"))
+            .map_err(|e| Error::write("metrics.jsonl", &e, "is the disk full?"))
     }
 }
 

@@ -9,7 +9,7 @@ pub use text::set;
 pub use qkv_base::Task as Goal;
 
 use crate::schedule::Curve;
-use qkv_base::{Error, Result, nearest};
+use qkv_base::{Error, Kind, Result, nearest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -418,6 +418,7 @@ pub fn find(name: &str) -> Result<(String, String)> {
             format!("neither a recipe of qkv's nor a file ({e})"),
             format!("did you mean `{near}`? there are {}", names.join(", ")),
         )
+        .of_kind(Kind::of_read(&e))
     })
 }
 

@@ -11,7 +11,7 @@ use crate::run::{self, Ended, Run};
 use crate::run_dir::{Expect, RunDir};
 use crate::score::{Judged, Metric, Scores};
 use crate::threads::on_threads;
-use qkv_base::{Error, Result, Task};
+use qkv_base::{Error, Kind, Result, Task};
 use qkv_metric::{human_bytes, human_count, human_duration};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -252,11 +252,17 @@ fn one(dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, observer: &mut (dy
     let mut journal = Journal::open(dir.dir(), going.state.step, recipe.train.log)?;
     let mut board = Board::create(dir.dir(), recipe.train.log)?;
     let never = AtomicBool::new(false);
-    let ended = going.go(&mut [&mut *observer, &mut journal, &mut board], ways.stop.unwrap_or(&never))?;
+    let watchers: &mut [&mut dyn Observer] = &mut [&mut *observer, &mut journal, &mut board];
+    let ended = going.go(watchers, ways.stop.unwrap_or(&never)).map_err(failed)?;
     if ended == Ended::Asked {
         return Ok(Outcome::stopped(dir, recipe.data.objective, &going.state));
     }
     finish(dir, text, &plan, &mut going, ended, need, observer)
+}
+
+/// Work that was begun and failed is not a wrong question.
+fn failed(error: Error) -> Error {
+    if error.kind == Kind::Input { error.of_kind(Kind::Failed) } else { error }
 }
 
 /// Judges the best network on the unseen sides, and leaves it behind.
@@ -284,10 +290,10 @@ fn finish(
     for (name, part) in &plan.splits.parts {
         scores.push((name.clone(), judge.scores(&**part)?));
     }
-    export::leave(dir, plan, &model)?;
+    export::leave(dir, plan, &model).map_err(failed)?;
     let sides: Vec<(&str, &Scores)> = scores.iter().map(|(name, scores)| (name.as_str(), scores)).collect();
     let test = &scores[0].1;
-    export::save_report(dir, top(plan, test, step, &going.state)?, text, &sides, &samples)?;
+    export::save_report(dir, top(plan, test, step, &going.state)?, text, &sides, &samples).map_err(failed)?;
     let (verdict, seconds) = (verdict(plan, test)?, going.state.seconds);
     let (dir, memory) = (dir.dir().to_path_buf(), (need.total(), memory::peak()));
     let show = 2 * plan.recipe.eval.samples;
@@ -324,7 +330,7 @@ fn verdict(plan: &Plan, test: &Scores) -> Result<Option<Verdict>> {
 /// The recipe that a run was begun with.
 pub fn recipe_of(dir: &std::path::Path) -> Result<String> {
     let path = dir.join("recipe.toml");
-    std::fs::read_to_string(&path).map_err(|e| Error::new(path.display().to_string(), e.to_string(), "is it readable?"))
+    std::fs::read_to_string(&path).map_err(|e| Error::read(path.display().to_string(), &e, "is it readable?"))
 }
 
 /// A run goes on with what it was begun with; the first differences are named.

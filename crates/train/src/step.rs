@@ -136,7 +136,7 @@ pub fn logits(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<
     } else if batch.memory_length > 0 {
         let memory =
             model.encode(&padded(&batch.memory, batch.rows, &batch.memory_lengths, batch.memory_mask()), cx)?;
-        // Padding stands after the text and is no target: a writer never sees it.
+        // Padding stands after the text and is not a target: a writer never sees it.
         model.decode(&Tokens::new(Ids::new(batch.ids.clone(), batch.rows)), &memory, cx)?
     } else if model.decoder.is_some() {
         write(model, batch, cx)?
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(error.to_string(), "step 1: no target counts");
     }
 
-    /// A weight that is no number is named; nothing is updated.
+    /// A weight that is not a number is named; nothing is updated.
     #[test]
     fn the_first_bad_place_is_named_and_nothing_changes() {
         use qkv_model::pretrained::{Values, fill};

@@ -74,7 +74,7 @@ impl Evaluation {
             return Ok(None);
         }
         let name = place.display().to_string();
-        let text = std::fs::read_to_string(&place).map_err(|e| Error::new(&name, e.to_string(), "is it readable?"))?;
+        let text = std::fs::read_to_string(&place).map_err(|e| Error::read(&name, &e, "is it readable?"))?;
         Ok(Some(Recipe::parse(&name, &text)?.data))
     }
 

@@ -5,7 +5,7 @@
 
 use super::heads::{Heads, deal};
 use super::tile::{Core, QUERIES, soften_back, times};
-use crate::fused::room;
+use crate::fused::uninit;
 use crate::product::{Strided, product_on, rowwise};
 use crate::simd;
 use burn::backend::flex::FlexTensor;
@@ -41,7 +41,7 @@ struct Scratch {
 impl Scratch {
     fn new(core: &Core) -> Self {
         let (m, n) = core.largest();
-        Self { p: room(m * n), ds: room(m * n), delta: vec![0.0; m], factors: vec![1.0; n], dq: room(m * core.d) }
+        Self { p: uninit(m * n), ds: uninit(m * n), delta: vec![0.0; m], factors: vec![1.0; n], dq: uninit(m * core.d) }
     }
 }
 

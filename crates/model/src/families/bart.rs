@@ -25,7 +25,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     config.only("normalize_embedding", true)?;
     config.only("static_position_embeddings", false)?;
     let max = config.count_or("max_position_embeddings", 1024)?;
-    let position = Position::Learned { max, offset: 2, uncounted: None, place: Place::Input };
+    let position = Position::Learned { max, offset: 2, padding_id: None, place: Place::Input };
     read_pair(config, &SHEET, position, true, "gelu")
 }
 

@@ -32,7 +32,7 @@ pub(super) const SHEET: Sheet = Sheet {
 fn read(config: &Config, files: &Files) -> Result<Spec> {
     let kinds = config.count_or("type_vocab_size", 2)?;
     let max = config.count_or("max_position_embeddings", 512)?;
-    let position = Position::Learned { max, offset: 0, uncounted: None, place: Place::Input };
+    let position = Position::Learned { max, offset: 0, padding_id: None, place: Place::Input };
     let act = config.activation_or("hidden_act", "gelu")?;
     let head = match SHEET.task(config)? {
         Task::Masked | Task::Language => Head::Masked { act },

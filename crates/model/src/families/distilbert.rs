@@ -43,7 +43,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     Ok(Spec {
         input: Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: true, pad: config.id("pad_token_id") },
         shape: Shape::Encoder(Stack::new(config.count_or("n_layers", 6)?, config.count_or("n_heads", 12)?, inner, act)),
-        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 0, padding_id: None, place: Place::Input },
         head,
         dropout: Dropout {
             attention: config.number_or("attention_dropout", 0.1)?,

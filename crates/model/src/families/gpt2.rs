@@ -33,7 +33,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     Ok(Spec {
         shape: Shape::Decoder(stack),
         norm: NormKind::Layer { eps: config.number_or("layer_norm_epsilon", 1e-5)? },
-        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 0, padding_id: None, place: Place::Input },
         head: match SHEET.task(config)? {
             Task::Base => Head::None,
             _ => Head::Language { output: if tied { Output::Tied } else { Output::Own }, bias: false },

@@ -104,7 +104,7 @@ fn obey(talk: &mut Conversation, line: &str) -> Result<(), Fail> {
             eprintln!("chain: {}", talk.generation.chain);
         }
         ("seed", n) => {
-            let wrong = |_| Fail::usage(format!("/seed: `{n}` is no whole number"), "write /seed 1");
+            let wrong = |_| Fail::usage(format!("/seed: `{n}` is not a whole number"), "write /seed 1");
             talk.generation.seed = n.parse().map_err(wrong)?;
         }
         ("undo", _) => talk.undo(),

@@ -1,7 +1,17 @@
 //! How the program says that something is wrong: what, where, and a hint.
 
+use qkv_base::{Error, Kind};
 use std::io::Write;
 use std::process::ExitCode;
+
+/// The exit code of each kind of error: 2 for what a person can mend by asking otherwise, 1 for work that failed.
+fn exit_code(kind: Kind) -> u8 {
+    match kind {
+        Kind::Usage | Kind::Input => 2,
+        Kind::Io | Kind::DiskFull | Kind::Failed | Kind::Internal => 1,
+        Kind::Interrupted => 130,
+    }
+}
 
 /// A failure, with its exit code.
 #[derive(Debug)]
@@ -14,36 +24,30 @@ pub(crate) struct Fail {
 impl Fail {
     /// Bad usage or input: exit 2.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into(), code: 2 }
+        Self { message: message.into(), hint: hint.into(), code: exit_code(Kind::Usage) }
     }
 
     /// The work itself failed: exit 1.
     pub(crate) fn failed(place: &str, what: impl std::fmt::Display, hint: impl Into<String>) -> Self {
-        Self { message: format!("{place}: {what}"), hint: hint.into(), code: 1 }
-    }
-
-    /// What is wrong, without the hint.
-    pub(crate) fn message(&self) -> &str {
-        &self.message
+        Self { message: format!("{place}: {what}"), hint: hint.into(), code: exit_code(Kind::Failed) }
     }
 
     /// Ctrl-C: exit 130, with nothing more to say.
     pub(crate) fn interrupted() -> Self {
-        Self { message: "interrupted".into(), hint: String::new(), code: 130 }
+        Self { message: "interrupted".into(), hint: String::new(), code: exit_code(Kind::Interrupted) }
     }
 
     /// stdout does not take what is written; a closed pipe (`| head`) ends the program quietly.
     pub(crate) fn stdout(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            std::process::exit(0);
-        }
-        Self::failed("stdout", error, "is the disk full?")
+        Self::stdout_error(error).into()
     }
 
     /// The same where a library's error is wanted.
-    pub(crate) fn stdout_error(error: std::io::Error) -> qkv_base::Error {
-        let fail = Self::stdout(error);
-        qkv_base::Error::new("stdout", fail.message, fail.hint)
+    pub(crate) fn stdout_error(error: std::io::Error) -> Error {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        Error::write("stdout", &error, "is the disk full?")
     }
 
     /// Tells the person on stderr.
@@ -55,8 +59,8 @@ impl Fail {
     }
 }
 
-impl From<qkv_base::Error> for Fail {
-    fn from(error: qkv_base::Error) -> Self {
-        Self::usage(error.to_string(), error.hint)
+impl From<Error> for Fail {
+    fn from(error: Error) -> Self {
+        Self { message: error.to_string(), hint: error.hint, code: exit_code(error.kind) }
     }
 }

@@ -6,11 +6,23 @@ use super::report::told;
 use super::show::Show;
 use super::signals::asked_to_stop;
 use super::terminal::say;
+use clap::builder::PossibleValue;
 use qkv::{Recipe, Task};
 use std::path::PathBuf;
 
 /// What can be learnt on top of a checkpoint.
-const TASKS: [&str; 7] = ["classify", "classify-pair", "tag", "answer", "translate", "generate", "image"];
+fn tasks() -> [PossibleValue; 7] {
+    [
+        ("classify", "one class for a text"),
+        ("classify-pair", "one class for two texts: how they relate"),
+        ("tag", "one tag for each word"),
+        ("answer", "where the answer stands"),
+        ("translate", "a text from another"),
+        ("generate", "the next token"),
+        ("image", "the class of a picture"),
+    ]
+    .map(|(name, help)| PossibleValue::new(name).help(help))
+}
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -27,7 +39,7 @@ pub(crate) struct Args {
     /// A model directory or a run; the newest run if left out
     model: Option<PathBuf>,
     /// What it is to learn
-    #[arg(long, value_parser = TASKS)]
+    #[arg(long, value_parser = tasks())]
     task: String,
     /// What it learns from: a file, or builtin:NAME
     #[arg(long, value_name = "FILE")]

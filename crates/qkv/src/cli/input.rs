@@ -88,7 +88,7 @@ pub(crate) fn lines(path: &Path) -> Result<Vec<String>, Fail> {
     } else {
         std::fs::read(path)
     };
-    let bytes = read.map_err(|e| Fail::usage(format!("{place}: {e}"), "check the path"))?;
+    let bytes = read.map_err(|e| Error::read(&place, &e, "check the path"))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let text = std::str::from_utf8(bytes).map_err(|e| {
         let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;

@@ -3,6 +3,7 @@
 use super::fail::Fail;
 use super::input;
 use super::terminal::{say, say_json};
+use qkv_base::format::significant;
 use qkv_tasks::chain::ids;
 use qkv_tasks::likelihood::{Given, likelihood};
 use serde::Serialize;
@@ -84,5 +85,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         say(format!("{:>10.4} {p:>10.4} {:>6} {:>8.3} {sum:>10.4}  {name}", token.logprob, token.rank, token.entropy))?;
     }
     let n = scores.tokens.len();
-    say(format!("log-probability {:.4}, perplexity {:.4}, {n} tokens", scores.logprob, scores.perplexity))
+    let perplexity = significant(scores.perplexity, 4);
+    say(format!("log-probability {:.4}, perplexity {perplexity}, {n} tokens", scores.logprob))
 }

@@ -7,7 +7,7 @@ use qkv_train::observe::{Event, Observer, StepReport};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Shows a run. A closed stderr is no reason to stop learning: what cannot be written is not written.
+/// Shows a run. A closed stderr is not a reason to stop learning: what cannot be written is not written.
 pub(crate) struct Show {
     live: bool,
     every: u64,

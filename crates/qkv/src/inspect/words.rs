@@ -100,7 +100,7 @@ fn position(position: &Position) -> String {
             };
             format!("sinusoidal, {order}, {}", up_to(*max))
         }
-        Position::Learned { max, offset, uncounted, place } => {
+        Position::Learned { max, offset, padding_id, place } => {
             let place = match place {
                 Place::Input => "",
                 Place::EachLayer => " at each layer",
@@ -110,7 +110,7 @@ fn position(position: &Position) -> String {
             } else {
                 String::new()
             };
-            let pad = uncounted.map_or(String::new(), |id| format!(", token {id} not counted"));
+            let pad = padding_id.map_or(String::new(), |id| format!(", token {id} not counted"));
             format!("learned{place}, {}{skipped}{pad}", up_to(*max))
         }
         Position::Relative(Buckets::Each { max }) => format!("a learned number per head and offset, −{max} to {max}"),

@@ -9,7 +9,7 @@ use super::median;
 use crate::cli::fail::Fail;
 use crate::cli::terminal::say;
 use burn::tensor::{Device, Tensor};
-use qkv_kernels::case::{Case, Op, Work};
+use qkv_kernels::registry::{Case, Op, Work};
 use qkv_kernels::{ALL, Key, plain};
 use qkv_train::on_threads;
 use serde::Serialize;

@@ -2,6 +2,7 @@
 
 use crate::cli::fail::Fail;
 use crate::cli::signals::forget_interrupt;
+use qkv_base::Error;
 use std::io::BufRead;
 
 /// What a line comes to.
@@ -46,7 +47,7 @@ pub(super) fn read_turn(input: &mut impl BufRead) -> Result<Turn, Fail> {
 }
 
 fn read_line(input: &mut impl BufRead, line: &mut String) -> Result<usize, Fail> {
-    input.read_line(line).map_err(|e| Fail::failed("stdin", e, "write UTF-8 text"))
+    input.read_line(line).map_err(|e| Error::read("stdin", &e, "write UTF-8 text").into())
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
         return Err(Fail::usage(format!("{word}: no such file or directory"), hint));
     }
     if args.file.is_some() && !text.is_empty() {
-        let what = format!("`{word}` is no file, so it is the text to cut; but --file is given too");
+        let what = format!("`{word}` is not a file, so it is the text to cut; but --file is given too");
         return Err(Fail::usage(what, "check the path, or leave one of the two out"));
     }
     let tokenizers = paths.iter().map(|path| input::tokenizer(Path::new(path))).collect::<Result<Vec<_>, _>>()?;

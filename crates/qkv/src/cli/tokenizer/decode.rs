@@ -49,11 +49,12 @@ fn ids(line: &str, place: &str) -> Result<Vec<u32>, Fail> {
     let bad = |what: String| Fail::usage(format!("{place}: {what}"), "ids are numbers from 0 on, such as 5 6 7");
     if !line.trim_start().starts_with(['{', '[']) {
         let words = line.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
-        return words.map(|word| word.parse().map_err(|_| bad(format!("`{word}` is no id")))).collect();
+        return words.map(|word| word.parse().map_err(|_| bad(format!("`{word}` is not an id")))).collect();
     }
     let value: Value = serde_json::from_str(line).map_err(|e| bad(e.to_string()))?;
     let list = value.get("ids").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of `ids`".into()))?;
-    let id = |n: &Value| n.as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| bad(format!("`{n}` is no id")));
+    let id =
+        |n: &Value| n.as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| bad(format!("`{n}` is not an id")));
     list.iter().map(id).collect()
 }
 

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 /// A whole file from its parts.
-pub(crate) struct Recipe {
+pub(crate) struct TokenizerJson {
     pub(crate) normalizer: Value,
     pub(crate) pre_tokenizer: Value,
     pub(crate) model: Value,
@@ -15,9 +15,9 @@ pub(crate) struct Recipe {
     pub(crate) added: Vec<(u32, String, bool)>,
 }
 
-impl Recipe {
+impl TokenizerJson {
     /// The file.
-    pub(crate) fn json(self) -> Value {
+    pub(crate) fn into_value(self) -> Value {
         let mut added = self.added;
         added.sort();
         added.dedup_by(|a, b| a.0 == b.0);

@@ -10,8 +10,8 @@
 //! Order of additions: the same for every element, whatever its neighbours in the tile and the thread that computes it. The
 //! bits of a row therefore depend neither on the number of threads nor on the other rows, up to [`MOST`] of them.
 
-use crate::product::{Onto, Piece, Strided};
-use crate::simd::{Level, ask, simd};
+use crate::product::{Accumulate, Piece, Strided};
+use crate::simd::{prefetch, simd};
 use pulp::Simd;
 use rayon::prelude::*;
 
@@ -32,11 +32,18 @@ const SERIAL: usize = 1 << 16;
 pub(crate) fn serves([m, k, n]: [usize; 3], d: Strided, a: Strided, pieces: &[Piece]) -> bool {
     let turned = |piece: &Piece| piece.at.row == 1 && piece.k == (0..k);
     let flat = d.start == 0 && d.row == n && d.column == 1 && a.column == 1;
-    (1..=MOST).contains(&m) && k > 0 && n > 0 && flat && pieces.iter().all(turned) && Level::current() != Level::Scalar
+    (1..=MOST).contains(&m) && k > 0 && n > 0 && flat && pieces.iter().all(turned)
 }
 
 /// `dst ← onto + x·Wᵀ`, dst `[m, n]`, for pieces of W that stand side by side in dst.
-pub(crate) fn product([m, k, n]: [usize; 3], dst: &mut [f32], onto: Onto, x: &[f32], a: Strided, pieces: &[Piece]) {
+pub(crate) fn product(
+    [m, k, n]: [usize; 3],
+    dst: &mut [f32],
+    onto: Accumulate,
+    x: &[f32],
+    a: Strided,
+    pieces: &[Piece],
+) {
     // Outputs are dealt out in about 32 shares: enough to even out cores that do not run at one speed.
     let share = n.div_ceil(32).max(32).next_multiple_of(OUTS);
     let mut shares: Vec<Vec<&mut [f32]>> = (0..n.div_ceil(share)).map(|_| Vec::with_capacity(m)).collect();
@@ -74,7 +81,7 @@ struct Rows<'a> {
 
 simd! {
     /// All dot products of `rows` with `w`, written behind output `start`.
-    fn tiles<'a, S>(simd, w: Rows<'a>, start: usize, rows: &'a [&'a [f32]], out: &'a mut [&'a mut [f32]], onto: Onto<'a>) {
+    fn tiles<'a, S>(simd, w: Rows<'a>, start: usize, rows: &'a [&'a [f32]], out: &'a mut [&'a mut [f32]], onto: Accumulate<'a>) {
         let k = rows[0].len();
         let whole = w.count / OUTS * OUTS;
         let block = (BLOCK / k / ROWS * ROWS).max(ROWS);
@@ -103,7 +110,7 @@ fn across<S: Simd, const O: usize>(
     out: &mut [&mut [f32]],
     o: usize,
     start: usize,
-    onto: Onto,
+    onto: Accumulate,
 ) {
     // One line at each step of a dot product, or as many as it takes to have them all in the first tiles.
     let mut ahead = next.chunks((x[0].len() / S::F32_LANES).max(1) * LINE * if x.len() < 2 * ROWS { 2 } else { 1 });
@@ -124,12 +131,12 @@ fn across<S: Simd, const O: usize>(
 
 /// Writes the sums of outputs `o..` of one row.
 #[inline(always)]
-fn put<const O: usize>(out: &mut [f32], sums: [f32; O], o: usize, onto: Onto) {
+fn put<const O: usize>(out: &mut [f32], sums: [f32; O], o: usize, onto: Accumulate) {
     let out = &mut out[..O];
     match onto {
-        Onto::Fresh => out.copy_from_slice(&sums),
-        Onto::Sum => out.iter_mut().zip(sums).for_each(|(y, s)| *y += s),
-        Onto::Bias(bias) => out.iter_mut().zip(&bias[o..]).zip(sums).for_each(|((y, b), s)| *y = b + s),
+        Accumulate::Fresh => out.copy_from_slice(&sums),
+        Accumulate::Sum => out.iter_mut().zip(sums).for_each(|(y, s)| *y += s),
+        Accumulate::Bias(bias) => out.iter_mut().zip(&bias[o..]).zip(sums).for_each(|((y, b), s)| *y = b + s),
     }
 }
 
@@ -159,7 +166,7 @@ fn dots<S: Simd, const R: usize, const O: usize>(
     let lines = ahead.len().div_ceil(LINE * len.max(1));
     for p in 0..len {
         for line in p * lines..(p + 1) * lines {
-            ask(ahead, line * LINE);
+            prefetch(ahead, line * LINE);
         }
         let mut a = [zero; R];
         for r in 0..R {
@@ -168,7 +175,7 @@ fn dots<S: Simd, const R: usize, const O: usize>(
         for o in 0..O {
             let b = heads_w[o][p];
             for r in 0..R {
-                sum[r][o] = simd.mul_add_f32s(a[r], b, sum[r][o]);
+                sum[r][o] = simd.mul_add_e_f32s(a[r], b, sum[r][o]); // see `product::add`
             }
         }
     }
@@ -204,7 +211,7 @@ mod tests {
         (0..n).map(|i| ((i * 7919 + seed * 31) % 1013) as f32 * 2e-3 - 1.0).collect()
     }
 
-    /// Rows of x times two pieces of W, as `few` gives them.
+    /// Rows of x times two pieces of W, as this file gives them.
     fn run(m: usize, k: usize, outs: [usize; 2], x: &[f32], w: &[f32], bias: &[f32]) -> Vec<f32> {
         let n = outs[0] + outs[1];
         let at = Strided { start: 0, row: 1, column: k };
@@ -213,10 +220,8 @@ mod tests {
             Piece { data: &w[outs[0] * k..], at, k: 0..k, n: outs[0]..n },
         ];
         let mut dst = vec![f32::NAN; m * n];
-        if Level::current() != Level::Scalar {
-            assert!(serves([m, k, n], rowwise(n), rowwise(k), &pieces));
-        }
-        product([m, k, n], &mut dst, Onto::Bias(bias), x, rowwise(k), &pieces);
+        assert!(serves([m, k, n], rowwise(n), rowwise(k), &pieces));
+        product([m, k, n], &mut dst, Accumulate::Bias(bias), x, rowwise(k), &pieces);
         dst
     }
 

@@ -1,4 +1,4 @@
-//! The one door: whatever the format, a tokenizer enters as `tokenizer.json` and is checked here before it is believed.
+//! Whatever the format, a tokenizer enters as `tokenizer.json` and is checked here before it is believed.
 //!
 //! The engine indexes and slices by what the file says, so a crafted file can make it panic. Everything known to do so
 //! is refused with a sentence; what is not known yet is caught by `catch_unwind` and becomes an error too.
@@ -32,7 +32,7 @@ pub(crate) fn guard<T>(place: &str, call: impl FnOnce() -> Answer<T>) -> Result<
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let place = path.display().to_string();
     let fail = |error: std::io::Error| {
-        Error::new(&place, error.to_string(), "check the path; a tokenizer is a file or a model directory")
+        Error::read(&place, &error, "check the path; a tokenizer is a file or a model directory")
     };
     let size = std::fs::metadata(path).map_err(fail)?.len();
     if size > MAX_FILE {
@@ -158,11 +158,11 @@ fn check_merges(place: &str, model: &Value, vocab: &HashMap<&str, u64>) -> Resul
         };
         let absent = [a, b].into_iter().find(|part| !vocab.contains_key(part));
         if let Some(part) = absent {
-            return Err(Error::new(place, format!("merge {i} joins `{part}`, which is no piece"), hint));
+            return Err(Error::new(place, format!("merge {i} joins `{part}`, which is not a piece"), hint));
         }
         let whole = b.get(prefix.len()..).map(|rest| format!("{a}{rest}"));
         if !whole.is_some_and(|whole| vocab.contains_key(whole.as_str())) {
-            return Err(Error::new(place, format!("merge {i} joins `{a}` and `{b}` to what is no piece"), hint));
+            return Err(Error::new(place, format!("merge {i} joins `{a}` and `{b}` to what is not a piece"), hint));
         }
     }
     Ok(())
@@ -265,11 +265,11 @@ mod tests {
     #[test]
     fn faults_are_named() {
         let long = |j: &mut Value| j["model"]["merges"] = json!([["abababab", "b"]]);
-        assert_eq!(refused(long), "t.json: merge 0 joins `abababab`, which is no piece");
+        assert_eq!(refused(long), "t.json: merge 0 joins `abababab`, which is not a piece");
         let union = |j: &mut Value| j["model"]["merges"] = json!([["ab", "ab"]]);
-        assert_eq!(refused(union), "t.json: merge 0 joins `ab` and `ab` to what is no piece");
+        assert_eq!(refused(union), "t.json: merge 0 joins `ab` and `ab` to what is not a piece");
         let prefix = |j: &mut Value| j["model"]["continuing_subword_prefix"] = json!("####");
-        assert_eq!(refused(prefix), "t.json: merge 0 joins `a` and `b` to what is no piece");
+        assert_eq!(refused(prefix), "t.json: merge 0 joins `a` and `b` to what is not a piece");
         let template = |j: &mut Value| {
             let single =
                 json!([{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]);
