@@ -214,7 +214,7 @@ pub(crate) fn in_batches<T>(
     Ok(answers.into_iter().flatten().collect())
 }
 
-/// Rows padded on the right, with kinds where there are any but the first.
+/// Rows padded on the right, with token types where there are any but the first.
 fn tokens<'a>(rows: impl Iterator<Item = &'a Encoding> + Clone) -> Tokens {
     let width = rows.clone().map(Encoding::len).max().unwrap_or(0);
     let n = rows.clone().count();
@@ -230,7 +230,7 @@ fn tokens<'a>(rows: impl Iterator<Item = &'a Encoding> + Clone) -> Tokens {
         tokens = tokens.with_padding(qkv_nn::mask::from_lengths(&lengths, width));
     }
     if rows.clone().any(|e| e.type_ids.iter().any(|k| *k != 0)) {
-        tokens = tokens.with_kinds(Ids::new(rows.flat_map(|e| padded(&e.type_ids)).collect::<Vec<_>>(), n));
+        tokens = tokens.with_token_types(Ids::new(rows.flat_map(|e| padded(&e.type_ids)).collect::<Vec<_>>(), n));
     }
     tokens
 }

@@ -138,7 +138,8 @@ mod tests {
             for layer in &layers {
                 assert!(parameters.iter().any(|p| p.path == *layer), "{}: {layer} is not there", preset.name);
             }
-            let table = |path: &str| ["tokens", "table", "kinds"].iter().any(|t| path.split('.').any(|n| n == *t));
+            let table =
+                |path: &str| ["tokens", "table", "token_types"].iter().any(|t| path.split('.').any(|n| n == *t));
             for p in parameters.iter().filter(|p| p.shape.len() == 2 && !table(&p.path)) {
                 assert!(layers.contains(&p.path), "{}: {} was forgotten", preset.name, p.path);
             }

@@ -43,7 +43,7 @@ impl Block {
     pub fn new(build: &Build, spec: &Spec, stack: &Stack, role: Role) -> Self {
         let cross = role == Role::CrossDecoder;
         let (c, heads) = (spec.width, stack.heads(spec.width));
-        let init = spec.start.attention(spec, stack);
+        let init = spec.init.attention(spec, stack);
         let norm = |name: &str| Norm::new(&build.at(name), c, spec.norm);
         let attention = |name: &str| {
             Attention::with(&build.at(name), c, heads, spec.attention_bias, spec.attention_scale, init)
@@ -55,7 +55,7 @@ impl Block {
             }
             _ => None,
         };
-        let ffn_init = spec.start.ffn(spec, stack);
+        let ffn_init = spec.init.ffn(spec, stack);
         Self {
             attention: attention("attention").with_rotary(rotary),
             norm_self: norm("norm_self"),

@@ -120,7 +120,7 @@ impl Count {
 
 /// Whether a weight is multiplied with (a table of vectors is only looked up).
 fn is_product(p: &Parameter) -> bool {
-    p.shape.len() == 2 && !["tokens", "table", "kinds"].iter().any(|t| p.path.split('.').any(|name| name == *t))
+    p.shape.len() == 2 && !["tokens", "table", "token_types"].iter().any(|t| p.path.split('.').any(|name| name == *t))
 }
 
 #[cfg(test)]

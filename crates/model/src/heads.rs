@@ -27,7 +27,7 @@ impl Head {
     /// The head of a checked spec.
     pub fn new(build: &Build, spec: &Spec) -> Self {
         let (c, v) = (spec.width, spec.vocabulary().unwrap_or(0));
-        let linear = |name: &str, to, bias| Linear::new(&build.at(name), c, to, bias, spec.start.linear());
+        let linear = |name: &str, to, bias| Linear::new(&build.at(name), c, to, bias, spec.init.linear());
         let output_bias = || build.param("bias", [v], Init::Zeros);
         let mut head = Self {
             dense: None,

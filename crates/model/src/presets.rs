@@ -61,24 +61,24 @@ pub fn find(name: &str) -> Result<&'static Preset, &'static str> {
 }
 
 fn tokens(vocabulary: usize) -> Input {
-    Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: false, pad: None }
+    Input::Tokens { vocabulary, token_types: 0, scaled: false, normed: false, pad: None }
 }
 
-/// Post-norm encoder with token kinds and a masked-language head.
+/// Post-norm encoder with token types and a masked-language head.
 pub fn bert(vocabulary: usize, width: usize, layers: usize, heads: usize, max: usize) -> Spec {
     Spec {
-        input: Input::Tokens { vocabulary, kinds: 2, scaled: false, normed: true, pad: None },
+        input: Input::Tokens { vocabulary, token_types: 2, scaled: false, normed: true, pad: None },
         width,
         shape: Shape::Encoder(Stack::new(layers, heads, 4 * width, Activation::Gelu)),
         wiring: Wiring::Post,
         norm: NormKind::Layer { eps: 1e-12 },
-        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 0, padding_id: None, place: Place::Input },
         attention_bias: Biased::All,
         attention_scale: Scale::InverseRoot,
         ffn_bias: true,
         head: Head::Masked { act: Activation::Gelu },
         dropout: Dropout { attention: 0.1, ..Dropout::residual(0.1) },
-        start: Start::Normal { std: 0.02 },
+        init: InitScheme::Normal { std: 0.02 },
     }
 }
 
@@ -90,7 +90,7 @@ pub fn gpt2(vocabulary: usize, width: usize, layers: usize, heads: usize, max: u
         wiring: Wiring::Pre,
         norm: NormKind::Layer { eps: 1e-5 },
         head: Head::Language { output: Output::Tied, bias: false },
-        start: Start::Gpt2 { std: 0.02 },
+        init: InitScheme::Gpt2 { std: 0.02 },
         ..bert(vocabulary, width, layers, heads, max)
     }
 }
@@ -116,7 +116,7 @@ pub fn llama(
         ffn_bias: false,
         head: Head::Language { output: Output::Own, bias: false },
         dropout: Dropout::default(),
-        start: Start::Normal { std: 0.02 },
+        init: InitScheme::Normal { std: 0.02 },
         ..gpt2(vocabulary, width, layers, heads, max)
     }
 }
@@ -134,7 +134,7 @@ fn llama3_8b() -> Spec {
 pub fn paper(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: usize) -> Spec {
     let stack = Stack::new(layers, heads, inner, Activation::Relu);
     Spec {
-        input: Input::Tokens { vocabulary, kinds: 0, scaled: true, normed: false, pad: None },
+        input: Input::Tokens { vocabulary, token_types: 0, scaled: true, normed: false, pad: None },
         width,
         shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
         wiring: Wiring::Post,
@@ -145,7 +145,7 @@ pub fn paper(vocabulary: usize, width: usize, layers: usize, heads: usize, inner
         ffn_bias: true,
         head: Head::Language { output: Output::Tied, bias: false },
         dropout: Dropout::residual(0.1),
-        start: Start::Xavier,
+        init: InitScheme::Xavier,
     }
 }
 
@@ -153,11 +153,11 @@ pub fn paper(vocabulary: usize, width: usize, layers: usize, heads: usize, inner
 pub fn bart(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: usize, max: usize) -> Spec {
     let stack = Stack::new(layers, heads, inner, Activation::Gelu);
     Spec {
-        input: Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: true, pad: None },
+        input: Input::Tokens { vocabulary, token_types: 0, scaled: false, normed: true, pad: None },
         shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
-        position: Position::Learned { max, offset: 2, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 2, padding_id: None, place: Place::Input },
         head: Head::Language { output: Output::Tied, bias: true },
-        start: Start::Normal { std: 0.02 },
+        init: InitScheme::Normal { std: 0.02 },
         ..paper(vocabulary, width, layers, heads, inner)
     }
 }
@@ -176,7 +176,7 @@ pub fn t5(vocabulary: usize, width: usize, layers: usize, heads: usize, inner: u
         ffn_bias: false,
         head: Head::Language { output: Output::TiedScaled, bias: false },
         dropout: Dropout { attention: 0.1, inner: 0.1, ..Dropout::residual(0.1) },
-        start: Start::T5,
+        init: InitScheme::T5,
         ..paper(vocabulary, width, layers, heads, inner)
     }
 }
@@ -203,7 +203,7 @@ fn tiny_relative() -> Spec {
 }
 
 fn tiny_layerwise() -> Spec {
-    let position = Position::Learned { max: 64, offset: 0, uncounted: None, place: Place::EachLayer };
+    let position = Position::Learned { max: 64, offset: 0, padding_id: None, place: Place::EachLayer };
     Spec { position, ..gpt2(97, 32, 2, 4, 64) }
 }
 

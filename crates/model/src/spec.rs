@@ -41,7 +41,7 @@ pub struct Spec {
     /// what is dropped while training
     pub dropout: Dropout,
     /// how parameters start
-    pub start: Start,
+    pub init: InitScheme,
 }
 
 /// What comes in.
@@ -51,8 +51,8 @@ pub enum Input {
     Tokens {
         /// V
         vocabulary: usize,
-        /// how many kinds of token (segments) have a vector of their own; 0: none
-        kinds: usize,
+        /// how many types of token (segments) have a vector of their own; 0: none
+        token_types: usize,
         /// whether embeddings are multiplied by √C
         scaled: bool,
         /// whether embeddings are normalised
@@ -149,7 +149,7 @@ pub enum Position {
         /// unused rows at the front of the table
         offset: usize,
         /// tokens of this id are not counted, and all take the row before the first (RoBERTa's padding)
-        uncounted: Option<u32>,
+        padding_id: Option<u32>,
         /// where they are added
         place: Place,
     },
@@ -272,7 +272,7 @@ impl Dropout {
 
 /// How parameters start.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Start {
+pub enum InitScheme {
     /// Gaussian for all weights (BERT, BART, LLaMA: 0.02)
     Normal {
         /// standard deviation
@@ -402,7 +402,7 @@ impl Spec {
             })?;
         }
         match &self.position {
-            Position::Learned { uncounted: Some(id), offset: 0, .. } => Err(Error::new(
+            Position::Learned { padding_id: Some(id), offset: 0, .. } => Err(Error::new(
                 "position.offset",
                 format!("tokens of id {id} are not counted, but there is no row for them before the first"),
                 "use an offset of at least 1",
@@ -518,7 +518,7 @@ mod tests {
         );
         let vocabulary = |n| {
             move |s: &mut Spec| {
-                s.input = Input::Tokens { vocabulary: n, kinds: 0, scaled: false, normed: false, pad: None }
+                s.input = Input::Tokens { vocabulary: n, token_types: 0, scaled: false, normed: false, pad: None }
             }
         };
         assert_eq!(broken(d, vocabulary(0)), "input.vocabulary: must not be 0");

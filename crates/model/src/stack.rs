@@ -23,8 +23,8 @@ pub enum Role {
 /// N blocks with what stands before and behind them.
 #[derive(Module, Debug)]
 pub struct Stack {
-    /// a vector for each kind of token
-    pub kinds: Option<Embedding>,
+    /// a vector for each type of token (segment)
+    pub token_types: Option<Embedding>,
     /// learned positions at the input
     pub positions: Option<Learned>,
     /// norm of the embeddings
@@ -52,29 +52,29 @@ impl Stack {
     pub fn new(build: &Build, spec: &Spec, stack: &spec::Stack, role: Role) -> Self {
         let c = spec.width;
         let norm = |name: &str| Norm::new(&build.at(name), c, spec.norm);
-        let embedding = spec.start.embedding(c);
-        let (kinds, normed) = match spec.input {
-            Input::Tokens { kinds, normed, .. } => (kinds, normed),
+        let embedding = spec.init.embedding(c);
+        let (token_types, normed) = match spec.input {
+            Input::Tokens { token_types, normed, .. } => (token_types, normed),
             Input::Patches { .. } => (0, false),
         };
         let learned = |name: String, place| match spec.position {
-            Position::Learned { max, offset, place: at, uncounted } if at == place => {
+            Position::Learned { max, offset, place: at, padding_id } if at == place => {
                 // Where some tokens are not counted, the row before the first is a position too: theirs.
-                let own = usize::from(uncounted.is_some());
+                let own = usize::from(padding_id.is_some());
                 let table = Learned::new(&build.at(name), max + own, c, offset - own, embedding);
-                Some(table.fixing(uncounted.map(|_| 0)))
+                Some(table.fixing(padding_id.map(|_| 0)))
             }
             _ => None,
         };
         let relative = match spec.position {
             Position::Relative(buckets) => {
                 let buckets = buckets.looking(role == Role::Encoder);
-                Some(Relative::new(&build.at("relative"), buckets, stack.heads, spec.start.embedding(c)))
+                Some(Relative::new(&build.at("relative"), buckets, stack.heads, spec.init.embedding(c)))
             }
             _ => None,
         };
         Self {
-            kinds: (kinds > 0).then(|| Embedding::new(&build.at("kinds"), kinds, c, embedding)),
+            token_types: (token_types > 0).then(|| Embedding::new(&build.at("token_types"), token_types, c, embedding)),
             positions: learned("positions".into(), Place::Input),
             norm_input: normed.then(|| norm("norm_input")),
             each: (0..stack.layers).filter_map(|i| learned(format!("each.{i}"), Place::EachLayer)).collect(),
@@ -100,13 +100,13 @@ impl Stack {
         self.sight.clone()
     }
 
-    /// Embeddings `[B, T, C]` with kinds, positions and norm.
-    fn front(&self, mut x: Tensor<3>, kinds: Option<&Ids>, cx: &mut Cx) -> Tensor<3> {
-        if let Some(table) = &self.kinds {
+    /// Embeddings `[B, T, C]` with token types, positions and norm.
+    fn front(&self, mut x: Tensor<3>, token_types: Option<&Ids>, cx: &mut Cx) -> Tensor<3> {
+        if let Some(table) = &self.token_types {
             let [b, t, _] = x.dims();
-            // Left out, every token is of the first kind.
+            // Left out, every token is of the first type.
             let first = Ids::new(vec![0; b * t], b);
-            x = x + table.forward(kinds.unwrap_or(&first));
+            x = x + table.forward(token_types.unwrap_or(&first));
         }
         if let Some(positions) = &self.positions {
             x = positions.add(x, &cx.positions);
@@ -132,13 +132,13 @@ impl Stack {
     pub fn forward(
         &self,
         x: Tensor<3>,
-        kinds: Option<&Ids>,
+        token_types: Option<&Ids>,
         mask: &Mask,
         seen: Option<&Seen>,
         cx: &mut Cx,
     ) -> Tensor<3> {
         let t = x.dims()[1];
-        let mut x = self.front(x, kinds, cx);
+        let mut x = self.front(x, token_types, cx);
         cx.tap("hidden", &x);
         let bias = self.bias(&x, cx);
         for (i, block) in self.layers.iter().enumerate() {

@@ -15,7 +15,7 @@ use qkv_data::objective::{
 use qkv_data::{Corpus, Example, Loader, Objective, Side, Tokenize};
 use qkv_kernels::Activation;
 use qkv_model::families::{self, Config};
-use qkv_model::spec::{Dropout, Head, Input, Output, Pool, Position, Shape, Spec, Start};
+use qkv_model::spec::{Dropout, Head, InitScheme, Input, Output, Pool, Position, Shape, Spec};
 use qkv_model::{Pretrained, Transformer, presets};
 use qkv_nn::Ffn;
 use qkv_nn::position::Waves;
@@ -349,7 +349,7 @@ fn spec(recipe: &Recipe, family: &str, vocab: usize, pad: Option<u32>, labels: &
     if let Some(head) = head(recipe.data.objective, family, labels) {
         spec.head = head;
     }
-    spec.start = beginning(spec.start, start, width)?;
+    spec.init = beginning(spec.init, start, width)?;
     spec.check()?;
     Ok(spec)
 }
@@ -360,13 +360,15 @@ fn spec(recipe: &Recipe, family: &str, vocab: usize, pad: Option<u32>, labels: &
 /// 57 % of the hidden pieces after 1,500 steps, and 67 % from 0.031. Glorot's start of the 2017 paper is too loud for a
 /// residual stream behind norms: after 700 steps on Tatoeba, 256 wide, the validation loss was 3.23 from it, 2.90 from
 /// 0.02, 2.70 from 0.031. T5's start knows the width already.
-fn beginning(family: Start, asked: f64, width: usize) -> Result<Start> {
+fn beginning(family: InitScheme, asked: f64, width: usize) -> Result<InitScheme> {
     let std = if asked > 0.0 { asked } else { 0.5 / (width as f64).sqrt() };
     match family {
-        Start::T5 if asked == 0.0 => Ok(Start::T5),
-        Start::T5 => Err(Error::new("model.start", "each matrix of a t5 starts by its own width", "leave it at 0")),
-        Start::Gpt2 { .. } => Ok(Start::Gpt2 { std }),
-        _ => Ok(Start::Normal { std }),
+        InitScheme::T5 if asked == 0.0 => Ok(InitScheme::T5),
+        InitScheme::T5 => {
+            Err(Error::new("model.start", "each matrix of a t5 starts by its own width", "leave it at 0"))
+        }
+        InitScheme::Gpt2 { .. } => Ok(InitScheme::Gpt2 { std }),
+        _ => Ok(InitScheme::Normal { std }),
     }
 }
 

@@ -143,7 +143,7 @@ pub fn logits(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<
     } else {
         let mut tokens = padded(&batch.ids, batch.rows, &batch.lengths, batch.mask());
         if !batch.kinds.is_empty() {
-            tokens = tokens.with_kinds(Ids::new(batch.kinds.clone(), batch.rows));
+            tokens = tokens.with_token_types(Ids::new(batch.kinds.clone(), batch.rows));
         }
         model.answer(&tokens, cx)?
     };

@@ -2,7 +2,7 @@
 
 use super::numbers::grouped;
 use qkv_kernels::{Activation, Pairing};
-use qkv_model::spec::{Dropout, Head, Input, Output, Place, Pool, Position, Shape, Spec, Stack, Start};
+use qkv_model::spec::{Dropout, Head, InitScheme, Input, Output, Place, Pool, Position, Shape, Spec, Stack};
 use qkv_nn::position::{Buckets, RopeScaling, Waves};
 use qkv_nn::{Biased, Ffn, NormKind, Scale, Wiring};
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub(super) fn facts(spec: &Spec) -> Vec<Fact> {
             facts.extend([("attention", attention(spec, stack)), ("feed-forward", ffn(spec, stack))]);
         }
     }
-    facts.extend([("head", head(spec)), ("dropout", dropout(spec.dropout)), ("start", start(spec.start))]);
+    facts.extend([("head", head(spec)), ("dropout", dropout(spec.dropout)), ("start", start(spec.init))]);
     facts.into_iter().map(|(what, words)| Fact { what, words }).collect()
 }
 
@@ -56,15 +56,15 @@ fn layers(stack: &Stack) -> String {
 fn input(spec: &Spec) -> String {
     let c = grouped(spec.width);
     match spec.input {
-        Input::Tokens { vocabulary, kinds, scaled, normed, .. } => {
+        Input::Tokens { vocabulary, token_types, scaled, normed, .. } => {
             let scaled = if scaled { format!(", times √{c}") } else { String::new() };
-            let kinds = if kinds > 0 {
-                format!(", {kinds} {} of token", if kinds == 1 { "kind" } else { "kinds" })
+            let types = if token_types > 0 {
+                format!(", {token_types} token {}", if token_types == 1 { "type" } else { "types" })
             } else {
                 String::new()
             };
             let normed = if normed { ", normalised" } else { "" };
-            format!("{} tokens, vectors of {c}{scaled}{kinds}{normed}", grouped(vocabulary))
+            format!("{} tokens, vectors of {c}{scaled}{types}{normed}", grouped(vocabulary))
         }
         Input::Patches { image, patch, channels } => {
             let tokens = spec.patches().unwrap_or(0);
@@ -100,7 +100,7 @@ fn position(position: &Position) -> String {
             };
             format!("sinusoidal, {order}, {}", up_to(*max))
         }
-        Position::Learned { max, offset, uncounted, place } => {
+        Position::Learned { max, offset, padding_id, place } => {
             let place = match place {
                 Place::Input => "",
                 Place::EachLayer => " at each layer",
@@ -110,7 +110,7 @@ fn position(position: &Position) -> String {
             } else {
                 String::new()
             };
-            let pad = uncounted.map_or(String::new(), |id| format!(", token {id} not counted"));
+            let pad = padding_id.map_or(String::new(), |id| format!(", token {id} not counted"));
             format!("learned{place}, {}{skipped}{pad}", up_to(*max))
         }
         Position::Relative(Buckets::Each { max }) => format!("a learned number per head and offset, −{max} to {max}"),
@@ -216,12 +216,12 @@ fn dropout(dropout: Dropout) -> String {
     text
 }
 
-fn start(start: Start) -> String {
+fn start(start: InitScheme) -> String {
     match start {
-        Start::Normal { std } => format!("Gaussian of {std}"),
-        Start::Gpt2 { std } => format!("Gaussian of {std}, smaller where a sub-layer ends (GPT-2)"),
-        Start::Xavier => "Glorot's uniform, token vectors Gaussian of 1/√C".into(),
-        Start::T5 => "Gaussian by fan-in (T5)".into(),
-        Start::Torch => "uniform by fan-in (PyTorch)".into(),
+        InitScheme::Normal { std } => format!("Gaussian of {std}"),
+        InitScheme::Gpt2 { std } => format!("Gaussian of {std}, smaller where a sub-layer ends (GPT-2)"),
+        InitScheme::Xavier => "Glorot's uniform, token vectors Gaussian of 1/√C".into(),
+        InitScheme::T5 => "Gaussian by fan-in (T5)".into(),
+        InitScheme::Torch => "uniform by fan-in (PyTorch)".into(),
     }
 }

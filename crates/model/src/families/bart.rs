@@ -6,7 +6,7 @@
 use super::{Config, Files, Sheet, Task, config};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, Input, Output, Place, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, InitScheme, Input, Output, Place, Position, Shape, Spec, Stack};
 use qkv_nn::{Ffn, NormKind};
 use qkv_weights::{Layout, Names};
 
@@ -25,7 +25,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     config.only("normalize_embedding", true)?;
     config.only("static_position_embeddings", false)?;
     let max = config.count_or("max_position_embeddings", 1024)?;
-    let position = Position::Learned { max, offset: 2, uncounted: None, place: Place::Input };
+    let position = Position::Learned { max, offset: 2, padding_id: None, place: Place::Input };
     read_pair(config, &SHEET, position, true, "gelu")
 }
 
@@ -43,7 +43,7 @@ pub(super) fn read_pair(config: &Config, sheet: &Sheet, position: Position, norm
     Ok(Spec {
         input: Input::Tokens {
             vocabulary,
-            kinds: 0,
+            token_types: 0,
             scaled: config.switch_or("scale_embedding", false)?,
             normed,
             pad: config.id("pad_token_id"),
@@ -60,7 +60,7 @@ pub(super) fn read_pair(config: &Config, sheet: &Sheet, position: Position, norm
             inner: config.number_or("activation_dropout", 0.0)?,
             ..Dropout::residual(p)
         },
-        start: Start::Normal { std: config.number_or("init_std", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("init_std", 0.02)? },
         ..presets::paper(vocabulary, width, 1, 1, 1)
     })
 }
@@ -91,7 +91,7 @@ pub(super) fn write(spec: &Spec, config: &mut Config) -> Result<()> {
     config.set("dropout", hidden);
     config.set("attention_dropout", attention);
     config.set("activation_dropout", inner);
-    if let Start::Normal { std } = spec.start {
+    if let InitScheme::Normal { std } = spec.init {
         config.set("init_std", std);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! BERT (Devlin et al. 2018): a post-normed encoder with two kinds of tokens.
+//! BERT (Devlin et al. 2018): a post-normed encoder with two types of tokens.
 //!
 //! Quirks: the norm's ε is 1e-12. The masked-language head has a dense layer, an activation and a norm of its own before
 //! the tied vocabulary. The pooler (dense and tanh on the first token) belongs to the network without a head and to the
@@ -8,7 +8,7 @@
 use super::{Config, Files, Sheet, Task, config, name_labels};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, Input, Place, Pool, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, InitScheme, Input, Place, Pool, Position, Shape, Spec, Stack};
 use qkv_kernels::Activation;
 use qkv_nn::{Ffn, NormKind};
 use qkv_weights::Names;
@@ -30,19 +30,19 @@ pub(super) const SHEET: Sheet = Sheet {
 };
 
 fn read(config: &Config, files: &Files) -> Result<Spec> {
-    let kinds = config.count_or("type_vocab_size", 2)?;
+    let token_types = config.count_or("type_vocab_size", 2)?;
     let max = config.count_or("max_position_embeddings", 512)?;
-    let position = Position::Learned { max, offset: 0, uncounted: None, place: Place::Input };
+    let position = Position::Learned { max, offset: 0, padding_id: None, place: Place::Input };
     let act = config.activation_or("hidden_act", "gelu")?;
     let head = match SHEET.task(config)? {
         Task::Masked | Task::Language => Head::Masked { act },
         task => head(config, task, Pool::Dense(Activation::Tanh), files.has("pooler.dense.weight"))?,
     };
-    read_encoder(config, kinds, position, head)
+    read_encoder(config, token_types, position, head)
 }
 
 /// What BERT and RoBERTa have in common.
-pub(super) fn read_encoder(config: &Config, kinds: usize, position: Position, head: Head) -> Result<Spec> {
+pub(super) fn read_encoder(config: &Config, token_types: usize, position: Position, head: Head) -> Result<Spec> {
     config.only("is_decoder", false)?;
     config.only("add_cross_attention", false)?;
     config.only("position_embedding_type", "absolute")?;
@@ -55,7 +55,7 @@ pub(super) fn read_encoder(config: &Config, kinds: usize, position: Position, he
     let vocabulary = config.count_or("vocab_size", 30_522)?;
     let hidden = config.number_or("hidden_dropout_prob", 0.1)?;
     Ok(Spec {
-        input: Input::Tokens { vocabulary, kinds, scaled: false, normed: true, pad: config.id("pad_token_id") },
+        input: Input::Tokens { vocabulary, token_types, scaled: false, normed: true, pad: config.id("pad_token_id") },
         shape: Shape::Encoder(stack),
         norm: NormKind::Layer { eps: config.number_or("layer_norm_eps", 1e-12)? },
         position,
@@ -65,7 +65,7 @@ pub(super) fn read_encoder(config: &Config, kinds: usize, position: Position, he
             head: config.number_or("classifier_dropout", hidden)?,
             ..Dropout::residual(hidden)
         },
-        start: Start::Normal { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         ..presets::bert(vocabulary, width, 1, 1, 1)
     })
 }
@@ -90,10 +90,10 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
 }
 
 pub(super) fn write_encoder(spec: &Spec, config: &mut Config) -> Result<()> {
-    if let Input::Tokens { vocabulary, kinds, pad, .. } = spec.input {
+    if let Input::Tokens { vocabulary, token_types, pad, .. } = spec.input {
         config.pad(pad);
         config.set("vocab_size", vocabulary);
-        config.set("type_vocab_size", kinds);
+        config.set("type_vocab_size", token_types);
     }
     write_sizes(spec, config);
     let Dropout { hidden, attention, head, .. } = spec.dropout;
@@ -120,7 +120,7 @@ pub(super) fn write_sizes(spec: &Spec, config: &mut Config) {
     if let NormKind::Layer { eps } = spec.norm {
         config.set("layer_norm_eps", eps);
     }
-    if let Start::Normal { std } = spec.start {
+    if let InitScheme::Normal { std } = spec.init {
         config.set("initializer_range", std);
     }
     if let Head::Classify { labels, .. } | Head::Tag { labels } = spec.head {
@@ -153,7 +153,7 @@ pub(super) fn embeddings_and_layers(prefix: &str) -> Names {
     let layer = |rest: &str| format!("{prefix}encoder.layer.*.{rest}");
     Names::new()
         .module("tokens", &format!("{prefix}embeddings.word_embeddings"))
-        .module("encoder.kinds", &format!("{prefix}embeddings.token_type_embeddings"))
+        .module("encoder.token_types", &format!("{prefix}embeddings.token_type_embeddings"))
         .module("encoder.positions.table", &format!("{prefix}embeddings.position_embeddings"))
         .module("encoder.norm_input", &format!("{prefix}embeddings.LayerNorm"))
         .module("encoder.layers.*.attention.q", &layer("attention.self.query"))

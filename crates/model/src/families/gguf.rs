@@ -99,8 +99,8 @@ pub fn config_of(metadata: &Metadata, tied: bool) -> Result<(Config, &'static Sh
             config.set("num_attention_heads", count("attention.head_count")?);
             config.set("max_position_embeddings", count("context_length")?);
             config.set("layer_norm_eps", tidy(number("attention.layer_norm_epsilon")?));
-            let kinds = metadata.get("tokenizer.ggml.token_type_count").and_then(Value::as_i64).unwrap_or(2);
-            config.set("type_vocab_size", kinds);
+            let token_types = metadata.get("tokenizer.ggml.token_type_count").and_then(Value::as_i64).unwrap_or(2);
+            config.set("type_vocab_size", token_types);
         }
     }
     for (theirs, ours) in TOKENS {
@@ -173,8 +173,8 @@ pub fn metadata_of(place: &str, spec: &Spec, config: &Config, dialect: &Dialect)
     }
     if kind == "bert" {
         m.set("bert.attention.causal", Value::Bool(false));
-        if let Input::Tokens { kinds, .. } = spec.input {
-            m.set("tokenizer.ggml.token_type_count", Value::U32(kinds as u32));
+        if let Input::Tokens { token_types, .. } = spec.input {
+            m.set("tokenizer.ggml.token_type_count", Value::U32(token_types as u32));
         }
         if !matches!(spec.head, Head::None | Head::Pool) {
             return refuse("a head");
@@ -217,7 +217,7 @@ fn gpt2(spec: &Spec) -> Names {
 
 fn bert(_: &Spec) -> Names {
     layers("encoder", "attn_output_norm", "layer_output_norm")
-        .module("encoder.kinds", "token_types")
+        .module("encoder.token_types", "token_types")
         .module("encoder.positions.table", "position_embd")
         .module("encoder.norm_input", "token_embd_norm")
         .module("encoder.layers.*.attention.q", "blk.*.attn_q")

@@ -6,7 +6,7 @@
 use super::{Config, Files, Sheet, Task, config};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, Output, Place, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, InitScheme, Output, Place, Position, Shape, Spec, Stack};
 use qkv_nn::{Ffn, NormKind};
 use qkv_weights::{Layout, Names};
 
@@ -33,7 +33,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     Ok(Spec {
         shape: Shape::Decoder(stack),
         norm: NormKind::Layer { eps: config.number_or("layer_norm_epsilon", 1e-5)? },
-        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 0, padding_id: None, place: Place::Input },
         head: match SHEET.task(config)? {
             Task::Base => Head::None,
             _ => Head::Language { output: if tied { Output::Tied } else { Output::Own }, bias: false },
@@ -43,7 +43,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
             attention: config.number_or("attn_pdrop", 0.1)?,
             ..Dropout::residual(hidden)
         },
-        start: Start::Gpt2 { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Gpt2 { std: config.number_or("initializer_range", 0.02)? },
         ..presets::gpt2(config.count_or("vocab_size", 50_257)?, width, 1, 1, 1)
     })
 }
@@ -72,7 +72,7 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
     config.set("embd_pdrop", input);
     config.set("resid_pdrop", hidden);
     config.set("attn_pdrop", attention);
-    if let Start::Gpt2 { std } = spec.start {
+    if let InitScheme::Gpt2 { std } = spec.init {
         config.set("initializer_range", std);
     }
     Ok(())

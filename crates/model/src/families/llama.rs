@@ -8,7 +8,7 @@
 use super::{Config, Files, Sheet, Task, config};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, HeadWidth, Input, Output, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, HeadWidth, InitScheme, Input, Output, Position, Shape, Spec, Stack};
 use qkv_kernels::Pairing;
 use qkv_nn::position::RopeScaling;
 use qkv_nn::{Biased, Ffn, NormKind};
@@ -67,11 +67,11 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
             _ => Head::Language { output: if tied { Output::Tied } else { Output::Own }, bias: false },
         },
         dropout: Dropout { attention: config.number_or("attention_dropout", 0.0)?, ..Dropout::default() },
-        start: Start::Normal { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         shape: Shape::Decoder(stack),
         input: Input::Tokens {
             vocabulary: config.count_or("vocab_size", 32_000)?,
-            kinds: 0,
+            token_types: 0,
             scaled: false,
             normed: false,
             pad: config.id("pad_token_id"),
@@ -201,7 +201,7 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
         config.set("tie_word_embeddings", output != Output::Own);
     }
     config.set("attention_dropout", spec.dropout.attention);
-    if let Start::Normal { std } = spec.start {
+    if let InitScheme::Normal { std } = spec.init {
         config.set("initializer_range", std);
     }
     Ok(())

@@ -7,7 +7,7 @@
 
 use super::{Config, Files, Sheet, Task, bart};
 use crate::Result;
-use crate::spec::{Position, Spec, Start};
+use crate::spec::{InitScheme, Position, Spec};
 use qkv_nn::position::Waves;
 
 pub(super) const SHEET: Sheet = Sheet {
@@ -35,7 +35,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     let spec = bart::read_pair(config, &SHEET, position, false, "gelu")?;
     // The paper's start, which a checkpoint of ours remembers; Marian's own knows a deviation only.
     Ok(match config.word("qkv_start")? {
-        Some("xavier") => Spec { start: Start::Xavier, ..spec },
+        Some("xavier") => Spec { init: InitScheme::Xavier, ..spec },
         _ => spec,
     })
 }
@@ -44,8 +44,8 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
     bart::write(spec, config)?;
     config.set("share_encoder_decoder_embeddings", true);
     config.set("decoder_vocab_size", spec.vocabulary().unwrap_or(0));
-    match spec.start {
-        Start::Xavier => config.set("qkv_start", "xavier"),
+    match spec.init {
+        InitScheme::Xavier => config.set("qkv_start", "xavier"),
         _ => config.remove("qkv_start"),
     }
     Ok(())

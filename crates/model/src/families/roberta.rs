@@ -1,7 +1,7 @@
 //! RoBERTa (Liu et al. 2019): BERT's network, trained better.
 //!
 //! Quirks: position numbers begin at `pad_token_id + 1`, tokens that are padding are not counted, and all padding takes
-//! the row `pad_token_id`; so a table of 514 rows has room for 512 tokens. There is one kind of token. The classifier has
+//! the row `pad_token_id`; so a table of 514 rows has room for 512 tokens. There is one token type. The classifier has
 //! a dense layer and tanh of its own instead of BERT's pooler, and the masked head always uses the exact GELU.
 
 use super::{Config, Files, Sheet, Task, bert};
@@ -38,7 +38,7 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
         let what = format!("{rows} rows leave no position behind padding's row {pad}");
         return Err(config.error("max_position_embeddings", what, "use more rows"));
     };
-    let position = Position::Learned { max, offset, uncounted: Some(pad), place: Place::Input };
+    let position = Position::Learned { max, offset, padding_id: Some(pad), place: Place::Input };
     let head = match SHEET.task(config)? {
         Task::Masked | Task::Language => Head::Masked { act: Activation::Gelu },
         task => bert::head(config, task, Pool::Dense(Activation::Tanh), files.has("pooler.dense.weight"))?,
@@ -48,9 +48,9 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
 
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {
     bert::write_encoder(spec, config)?;
-    if let Position::Learned { max, offset, uncounted, .. } = spec.position {
+    if let Position::Learned { max, offset, padding_id, .. } = spec.position {
         config.set("max_position_embeddings", max + offset);
-        if let Some(pad) = uncounted {
+        if let Some(pad) = padding_id {
             config.set("pad_token_id", pad);
         }
     }

@@ -9,7 +9,7 @@
 use super::{Config, Files, Sheet, Task, config};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, HeadWidth, Output, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, HeadWidth, InitScheme, Output, Position, Shape, Spec, Stack};
 use qkv_kernels::Activation;
 use qkv_nn::position::Buckets;
 use qkv_nn::{Ffn, NormKind};
@@ -53,7 +53,7 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
         position: Position::Relative(Buckets::Logarithmic { buckets, max_distance, both_ways: true }),
         head: Head::Language { output, bias: false },
         dropout: Dropout { attention: p, inner: p, ..Dropout::residual(p) },
-        start: Start::T5,
+        init: InitScheme::T5,
         ..presets::t5(config.count_or("vocab_size", 32_128)?, width, 1, 1, 1)
     })
 }

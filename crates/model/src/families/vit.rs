@@ -5,7 +5,7 @@
 use super::{Config, Files, Sheet, Task, bert};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Input, Pool, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, InitScheme, Input, Pool, Shape, Spec, Stack};
 use qkv_nn::NormKind;
 use qkv_weights::{Layout, Names};
 
@@ -41,7 +41,7 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
             head: 0.0,
             ..Dropout::residual(hidden)
         },
-        start: Start::Normal { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         ..presets::vit(image, patch, width, 1, 1, 1)
     })
 }

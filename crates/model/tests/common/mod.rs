@@ -92,10 +92,10 @@ impl Given {
                 let pixels = Key::new(3, 0, 9).normals(shape.iter().product());
                 Self::Look(Tensor::from_data(TensorData::new(pixels, shape), &Device::flex()))
             }
-            (Input::Tokens { kinds: 0, .. }, Shape::Encoder(_)) => Self::Read(source()),
-            (Input::Tokens { kinds, .. }, Shape::Encoder(_)) => {
-                let kind = |i: usize| (i % t * kinds / t) as u32; // the first part of a row is of the first kind
-                Self::Read(source().with_kinds(Ids::new((0..b * t).map(kind).collect::<Vec<_>>(), b)))
+            (Input::Tokens { token_types: 0, .. }, Shape::Encoder(_)) => Self::Read(source()),
+            (Input::Tokens { token_types, .. }, Shape::Encoder(_)) => {
+                let kind = |i: usize| (i % t * token_types / t) as u32; // the first part of a row is of the first type
+                Self::Read(source().with_token_types(Ids::new((0..b * t).map(kind).collect::<Vec<_>>(), b)))
             }
             (_, Shape::Decoder(_)) => Self::Continue(source()),
             (_, Shape::Pair { .. }) => Self::Translate(source(), tokens(b, t + 2, 2)),
@@ -105,7 +105,7 @@ impl Given {
     /// Row `b` alone.
     pub(crate) fn row(&self, b: usize) -> Self {
         let one = |tokens: &Tokens| Tokens {
-            kinds: tokens.kinds.as_ref().map(|k| Ids::one(k.row(b))),
+            token_types: tokens.token_types.as_ref().map(|k| Ids::one(k.row(b))),
             ..Tokens::new(Ids::one(tokens.ids.row(b)))
         };
         match self {
