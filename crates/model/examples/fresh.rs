@@ -12,6 +12,7 @@ fn specs() -> Vec<(&'static str, &'static str, Spec)> {
     let preset = |name: &str| presets::find(name).expect("a preset").spec();
     let with = |name: &str, head: Head| Spec { head, ..preset(name) };
     let tanh = Pool::Dense(qkv_kernels::Activation::Tanh);
+    let gelu = Pool::Dense(qkv_kernels::Activation::Gelu);
     vec![
         ("bert-mlm", "bert", preset("tiny-encoder")),
         ("bert-base", "bert", with("tiny-encoder", Head::Pool)),
@@ -20,6 +21,12 @@ fn specs() -> Vec<(&'static str, &'static str, Spec)> {
         ("bert-answer", "bert", with("tiny-encoder", Head::Span)),
         ("gpt2", "gpt2", preset("tiny-decoder")),
         ("llama", "llama", preset("tiny-llama")),
+        ("qwen3", "qwen3", preset("tiny-qwen3")),
+        ("gemma2", "gemma2", preset("tiny-gemma2")),
+        ("gemma3", "gemma3_text", preset("tiny-gemma3")),
+        ("electra-mlm", "electra", preset("tiny-electra")),
+        ("electra-detect", "electra", preset("tiny-detector")),
+        ("electra-classify", "electra", with("tiny-electra", Head::Classify { labels: 3, pool: gelu })),
         ("t5", "t5", preset("tiny-t5")),
         ("bart", "bart", preset("tiny-bart")),
         ("marian", "marian", with("tiny-pair", Head::Language { output: Output::Tied, bias: true })),

@@ -56,9 +56,10 @@ impl Transformer {
 }
 
 fn of_stack<'a>(name: &'a str, stack: &'a mut Stack) -> impl Iterator<Item = (String, &'a mut Linear)> {
+    let project = stack.project.iter_mut().map(move |project| (format!("{name}.project"), project));
     let block =
         move |(i, block)| of_block(block).map(move |(path, layer)| (format!("{name}.layers.{i}.{path}"), layer));
-    stack.layers.iter_mut().enumerate().flat_map(block)
+    project.chain(stack.layers.iter_mut().enumerate().flat_map(block))
 }
 
 fn of_block(block: &mut Block) -> impl Iterator<Item = (String, &mut Linear)> {

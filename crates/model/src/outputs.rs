@@ -220,6 +220,7 @@ fn pass(it: &Pretrained, inputs: &Inputs, mut taps: Taps) -> Result<Outputs> {
                 out.push((name.into(), Output::One(Array::of(scores))));
             }
         }
+        Head::Detect { .. } => out.push(("logits".into(), Output::One(Array::of(answer.squeeze_dim::<2>(2))))),
         Head::Classify { .. } => out.push(("logits".into(), Output::One(Array::of(answer.squeeze_dim::<2>(1))))),
         Head::Pool => out.push(("pooler_output".into(), Output::One(Array::of(answer.squeeze_dim::<2>(1))))),
         _ => out.push((answer_name(it, "last_hidden_state"), Output::One(Array::of(answer)))),

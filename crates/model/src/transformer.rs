@@ -106,8 +106,8 @@ impl Transformer {
         let build = Build::new(device, seed);
         let (tokens, patches) = match spec.input {
             Input::Tokens { vocabulary, .. } => {
-                let init = spec.init.embedding(spec.width);
-                (Some(Embedding::new(&build.at("tokens"), vocabulary, spec.width, init)), None)
+                let (e, tokens) = (spec.table_width(), build.at("tokens"));
+                (Some(Embedding::new(&tokens, vocabulary, e, spec.init.embedding(e))), None)
             }
             Input::Patches { .. } => (None, Some(Patches::new(&build.at("patches"), spec))),
         };
@@ -130,7 +130,7 @@ impl Transformer {
         &self.spec
     }
 
-    /// Token vectors `[B, T, C]`, scaled if the spec says so.
+    /// Token vectors `[B, T, E]`, scaled if the spec says so.
     fn embed(&self, ids: &Ids) -> Result<Tensor<3>> {
         let table = self.tokens.as_ref().ok_or_else(|| missing("tokens", "reads images"))?;
         let pad = if let Input::Tokens { pad, .. } = self.spec.input { pad } else { None };

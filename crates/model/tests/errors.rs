@@ -151,8 +151,14 @@ fn token_types_that_the_model_does_not_know() {
 #[test]
 fn token_types_of_a_decoder_are_used() {
     let mut spec = spec("tiny-decoder");
-    spec.input =
-        qkv_model::spec::Input::Tokens { vocabulary: 97, token_types: 2, scaled: false, normed: false, pad: None };
+    spec.input = qkv_model::spec::Input::Tokens {
+        vocabulary: 97,
+        table_width: None,
+        token_types: 2,
+        scaled: false,
+        normed: false,
+        pad: None,
+    };
     let decoder = answering(&spec);
     let logits = |token_types: [u32; 3]| {
         let tokens = tokens(1, 3, 1).with_token_types(Ids::one(token_types));

@@ -110,6 +110,15 @@ fn loss(it: &Pretrained, reference: &Value, cx: &mut Cx) -> Tensor<1> {
         _ if it.spec().patches().is_some() => {
             ce(model.answer_image(inputs.pixels(model).unwrap(), cx).unwrap(), list("labels"))
         }
+        // Binary cross-entropy, softplus(x) − y·x, over what is no padding.
+        (Head::Detect { .. }, ..) => {
+            let x: Tensor<1> = model.answer(&inputs.tokens().unwrap(), cx).unwrap().flatten(0, 2);
+            let real: Vec<f32> = inputs.attention_mask.iter().flatten().flatten().map(|m| *m as f32).collect();
+            let row = |v: &[f32]| Tensor::<1>::from_data(v, &x.device());
+            let y = row(&list("labels").iter().map(|y| *y as f32).collect::<Vec<_>>());
+            let each = burn::tensor::activation::softplus(x.clone(), 1.0) - y * x.clone();
+            (each * row(&real)).sum() / real.iter().sum::<f32>()
+        }
         _ => ce(model.answer(&inputs.tokens().unwrap(), cx).unwrap(), list("labels")),
     }
 }

@@ -4,19 +4,30 @@
 //! but is not learned. Encoder and decoder may have different widths inside.
 
 use super::{Config, Files, Sheet, Task, config};
+use super::{Framing, LinearLayout, Pieces, Sizes, TargetStart, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, InitScheme, Input, Output, Place, Position, Shape, Spec, Stack};
+use crate::spec::{Dropout, Head, InitScheme, Input, Output, Place, Pool, Position, Shape, Spec, Stack};
+use qkv_kernels::Activation;
 use qkv_nn::{Ffn, NormKind};
 use qkv_weights::{Layout, Names};
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "bart",
     model_types: &["bart"],
     architectures: &[("BartForConditionalGeneration", Task::Language), ("BartModel", Task::Base)],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::SeparatedTwice,
+    text_start: TextStart::Nothing,
+    target_start: Some(TargetStart::Eos),
+    tokenizer: Some(Tokenizing { pieces: Pieces::Bpe, shape: TokenizerShape::Listed(super::roberta::SPECIAL) }),
+    linear: LinearLayout::OutIn,
+    gguf: None,
 };
 
 fn read(config: &Config, _: &Files) -> Result<Spec> {
@@ -43,6 +54,7 @@ pub(super) fn read_pair(config: &Config, sheet: &Sheet, position: Position, norm
     Ok(Spec {
         input: Input::Tokens {
             vocabulary,
+            table_width: None,
             token_types: 0,
             scaled: config.switch_or("scale_embedding", false)?,
             normed,
@@ -63,6 +75,15 @@ pub(super) fn read_pair(config: &Config, sheet: &Sheet, position: Position, norm
         init: InitScheme::Normal { std: config.number_or("init_std", 0.02)? },
         ..presets::paper(vocabulary, width, 1, 1, 1)
     })
+}
+
+/// A new BART.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    let Sizes { vocabulary, width, layers, heads, positions, dropout, .. } = *sizes;
+    let spec = presets::bart(vocabulary, width, layers, heads, sizes.inner(), positions);
+    Ok(sizes.padded(Spec { dropout: Dropout::residual(dropout), init: sizes.normal(), ..spec }))
 }
 
 pub(super) fn write(spec: &Spec, config: &mut Config) -> Result<()> {

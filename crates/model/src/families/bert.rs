@@ -5,15 +5,18 @@
 //! classifier; the other heads do without. Very old files say gamma and beta for a norm's weight and bias. Files of the
 //! bare network leave the prefix `bert.` out.
 
+use super::gguf::{self, Dialect, Keys, Writer};
 use super::{Config, Files, Sheet, Task, config, name_labels};
+use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
 use crate::spec::{Dropout, Head, InitScheme, Input, Place, Pool, Position, Shape, Spec, Stack};
 use qkv_kernels::Activation;
 use qkv_nn::{Ffn, NormKind};
-use qkv_weights::Names;
+use qkv_weights::{Names, Value};
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "bert",
     model_types: &["bert"],
     architectures: &[
@@ -27,6 +30,14 @@ pub(super) const SHEET: Sheet = Sheet {
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::ClsSep { token_types: true },
+    text_start: TextStart::Nothing,
+    target_start: None,
+    tokenizer: Some(Tokenizing { pieces: Pieces::WordPiece, shape: TokenizerShape::ClsSep }),
+    linear: LinearLayout::OutIn,
+    gguf: Some(GGUF),
 };
 
 fn read(config: &Config, files: &Files) -> Result<Spec> {
@@ -55,7 +66,14 @@ pub(super) fn read_encoder(config: &Config, token_types: usize, position: Positi
     let vocabulary = config.count_or("vocab_size", 30_522)?;
     let hidden = config.number_or("hidden_dropout_prob", 0.1)?;
     Ok(Spec {
-        input: Input::Tokens { vocabulary, token_types, scaled: false, normed: true, pad: config.id("pad_token_id") },
+        input: Input::Tokens {
+            vocabulary,
+            table_width: None,
+            token_types,
+            scaled: false,
+            normed: true,
+            pad: config.id("pad_token_id"),
+        },
         shape: Shape::Encoder(stack),
         norm: NormKind::Layer { eps: config.number_or("layer_norm_eps", 1e-12)? },
         position,
@@ -68,6 +86,20 @@ pub(super) fn read_encoder(config: &Config, token_types: usize, position: Positi
         init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         ..presets::bert(vocabulary, width, 1, 1, 1)
     })
+}
+
+/// A new BERT of these sizes.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    Ok(encoder(sizes))
+}
+
+/// What new BERTs, RoBERTas and DistilBERTs have in common.
+pub(super) fn encoder(sizes: &Sizes) -> Spec {
+    let Sizes { vocabulary, width, layers, heads, positions, .. } = *sizes;
+    let spec = presets::bert(vocabulary, width, layers, heads, positions);
+    sizes.padded(sizes.widened(Spec { dropout: sizes.everywhere(), init: sizes.normal(), ..spec }))
 }
 
 /// The heads that all encoders have, with `pool` before a classifier.
@@ -164,4 +196,48 @@ pub(super) fn embeddings_and_layers(prefix: &str) -> Names {
         .module("encoder.layers.*.ffn.up", &layer("intermediate.dense"))
         .module("encoder.layers.*.ffn.down", &layer("output.dense"))
         .module("encoder.layers.*.norm_ffn", &layer("output.LayerNorm"))
+}
+
+const GGUF: Dialect = Dialect { name: "bert", read: from_gguf, write: to_gguf, names: gguf_names };
+
+fn from_gguf(keys: &Keys, config: &mut Config) -> Result<()> {
+    config.set("architectures", vec!["BertModel"]);
+    config.set("hidden_size", keys.count("embedding_length")?);
+    config.set("intermediate_size", keys.count("feed_forward_length")?);
+    config.set("num_hidden_layers", keys.count("block_count")?);
+    config.set("num_attention_heads", keys.count("attention.head_count")?);
+    config.set("max_position_embeddings", keys.count("context_length")?);
+    config.set("layer_norm_eps", keys.number("attention.layer_norm_epsilon")?);
+    config.set("type_vocab_size", keys.general(TOKEN_TYPES).and_then(Value::as_i64).unwrap_or(2));
+    Ok(())
+}
+
+const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
+
+/// BERT comes without its pooler and heads.
+fn to_gguf(spec: &Spec, to: &mut Writer) -> Result<()> {
+    if !matches!(spec.position, Position::Learned { offset: 0, .. }) {
+        return to.refuse("these positions");
+    }
+    if !matches!(spec.head, Head::None | Head::Pool) {
+        return to.refuse("a head");
+    }
+    to.set("bert.attention.causal", Value::Bool(false));
+    if let Input::Tokens { token_types, .. } = spec.input {
+        to.set(TOKEN_TYPES, Value::U32(token_types as u32));
+    }
+    Ok(())
+}
+
+fn gguf_names(_: &Spec) -> Names {
+    gguf::layers("encoder")
+        .module("encoder.layers.*.norm_self", "blk.*.attn_output_norm")
+        .module("encoder.layers.*.norm_ffn", "blk.*.layer_output_norm")
+        .module("encoder.token_types", "token_types")
+        .module("encoder.positions.table", "position_embd")
+        .module("encoder.norm_input", "token_embd_norm")
+        .module("encoder.layers.*.attention.q", "blk.*.attn_q")
+        .module("encoder.layers.*.attention.k", "blk.*.attn_k")
+        .module("encoder.layers.*.attention.v", "blk.*.attn_v")
+        .module("head.dense", "cls")
 }

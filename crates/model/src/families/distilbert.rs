@@ -3,6 +3,7 @@
 //! Quirks: words of its own for every size. The classifier has a dense layer with ReLU of its own. ε is always 1e-12.
 
 use super::{Config, Files, Sheet, Task, bert, config, name_labels};
+use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
 use crate::spec::{Dropout, Head, InitScheme, Input, Place, Pool, Position, Shape, Spec, Stack};
@@ -10,7 +11,8 @@ use qkv_kernels::Activation;
 use qkv_nn::Ffn;
 use qkv_weights::Names;
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "distilbert",
     model_types: &["distilbert"],
     architectures: &[
@@ -23,6 +25,14 @@ pub(super) const SHEET: Sheet = Sheet {
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Relu),
+    framing: Framing::ClsSep { token_types: false },
+    text_start: TextStart::Nothing,
+    target_start: None,
+    tokenizer: Some(Tokenizing { pieces: Pieces::WordPiece, shape: TokenizerShape::ClsSep }),
+    linear: LinearLayout::OutIn,
+    gguf: None,
 };
 
 fn read(config: &Config, _: &Files) -> Result<Spec> {
@@ -43,6 +53,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     Ok(Spec {
         input: Input::Tokens {
             vocabulary,
+            table_width: None,
             token_types: 0,
             scaled: false,
             normed: true,
@@ -59,6 +70,17 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
         init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         ..presets::bert(vocabulary, width, 1, 1, 1)
     })
+}
+
+/// A new DistilBERT.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    let mut spec = bert::encoder(sizes);
+    if let Input::Tokens { token_types, .. } = &mut spec.input {
+        *token_types = 0;
+    }
+    Ok(spec)
 }
 
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {

@@ -142,6 +142,12 @@ pub(crate) fn loss(model: &Transformer, given: &Given, cx: &mut Cx) -> Tensor<1>
             let target = |i| if i % 3 == 0 { label(i, n) } else { IGNORED };
             (answer.reshape([b * t, n]), (0..b * t).map(target).collect())
         }
+        // One score: yes, against the zero of no.
+        Head::Detect { .. } => {
+            let no = answer.zeros_like();
+            let both = Tensor::cat(vec![no, answer], 2).reshape([b * t, 2]);
+            (both, (0..b * t).map(|i| label(i, 2)).collect())
+        }
         // A start and an end: two choices among the positions.
         Head::Span => (answer.swap_dims(1, 2).reshape([b * n, t]), (0..b * n).map(|i| label(i, t)).collect()),
         _ => (answer.reshape([b * t, n]), (0..b * t).map(|i| label(i, n)).collect()),
