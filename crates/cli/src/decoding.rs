@@ -8,7 +8,7 @@ use qkv_decode::{Chain, Defaults, Pick, Preset};
 use qkv_model::spec::Shape;
 use qkv_model::{CausalLm, Pretrained};
 use qkv_text::Tokenizer;
-use qkv_train::home::model_of;
+use qkv_train::run_dir::model_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Once};

@@ -7,8 +7,8 @@ use qkv_base::{Error, Key};
 use qkv_data::Corpus;
 use qkv_metric::Resampling;
 use qkv_train::score::{Judged, Metric, Scores};
-use qkv_train::trial::Trial;
-use qkv_train::{home, on_threads};
+use qkv_train::trial::Evaluation;
+use qkv_train::{on_threads, run_dir};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -59,9 +59,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let wanted: Vec<Metric> = args.metric.iter().map(|m| Metric::parse(m)).collect::<Result<_, Error>>()?;
-    let model = args.model.clone().map_or_else(home::newest, Ok)?;
+    let model = args.model.clone().map_or_else(run_dir::newest, Ok)?;
     on_threads(args.threads, || {
-        let trial = Trial::load(&model, args.length, &args.prefix)?;
+        let trial = Evaluation::load(&model, args.length, &args.prefix)?;
         let corpus = trial.corpus(&args.data, &fields(&args.column)?, args.examples)?;
         let mut scores = trial.scores(&*corpus)?;
         wanted.iter().try_for_each(|m| scores.get(*m).map(|_| ()))?;
@@ -84,8 +84,8 @@ fn rows(scores: &Scores) -> Vec<Vec<f64>> {
 }
 
 /// The other model on the same examples; it must have been asked the same.
-fn other(path: &Path, args: &Args, trial: &Trial, corpus: &dyn Corpus, n: usize) -> Result<Scores, Fail> {
-    let other = Trial::load(path, args.length, &args.prefix)?;
+fn other(path: &Path, args: &Args, trial: &Evaluation, corpus: &dyn Corpus, n: usize) -> Result<Scores, Fail> {
+    let other = Evaluation::load(path, args.length, &args.prefix)?;
     let place = || format!("--compare {}", path.display());
     if other.goal != trial.goal {
         let what = format!("{}: it learnt {:?}, the first model {:?}", place(), other.goal, trial.goal);
@@ -108,7 +108,7 @@ fn worst(scores: &Scores, n: usize) -> Vec<&Judged> {
     all
 }
 
-fn answer(args: &Args, trial: &Trial, scores: &Scores, other: Option<&Scores>) -> Result<(), Fail> {
+fn answer(args: &Args, trial: &Evaluation, scores: &Scores, other: Option<&Scores>) -> Result<(), Fail> {
     let goal = trial.goal;
     let main = Metric::main(goal).name();
     let value = |sum: &[f64]| Metric::of_counts(goal, sum);

@@ -4,7 +4,7 @@ use crate::fail::Fail;
 use crate::say;
 use crate::train::{Ways, begin, columns};
 use clap::ValueEnum;
-use qkv_train::home::{self, Expect, Home};
+use qkv_train::run_dir::{self, Expect, RunDir};
 use qkv_train::{Recipe, recipe};
 use std::path::PathBuf;
 
@@ -97,14 +97,14 @@ impl Task {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let model = args.model.clone().map_or_else(home::newest, Ok)?;
+    let model = args.model.clone().map_or_else(run_dir::newest, Ok)?;
     if !model.exists() {
         return Err(Fail::usage(
             format!("{}: there is no such model", model.display()),
             "name a run or a model directory",
         ));
     }
-    let model = home::model_of(&model);
+    let model = run_dir::model_of(&model);
     let [objective, metric, name] = args.task.words();
     let word = |w: &str| serde_json::Value::from(w).to_string();
     let list = |l: &[String]| serde_json::json!(l).to_string();
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if args.print_recipe {
         return say(text.trim_end());
     }
-    let dir = args.out.clone().unwrap_or_else(|| home::free(&format!("finetune-{name}")));
-    let home = Home::open(&dir, Expect::Nothing)?;
-    begin(home, &text, Ways { threads: args.threads, force: false, json: args.json })
+    let dir = args.out.clone().unwrap_or_else(|| run_dir::free(&format!("finetune-{name}")));
+    let run_dir = RunDir::open(&dir, Expect::Nothing)?;
+    begin(run_dir, &text, Ways { threads: args.threads, force: false, json: args.json })
 }

@@ -10,7 +10,7 @@ use qkv_model::families::{Config, Task, named};
 use qkv_model::spec::{Input, Spec};
 use qkv_model::{Pretrained, Transformer, pretrained};
 use qkv_nn::Cx;
-use qkv_train::home::model_of;
+use qkv_train::run_dir::model_of;
 use qkv_train::{adapter, step};
 use qkv_weights::Dtype;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use qkv_kernels::Ids;
 use qkv_model::{Pretrained, Tokens};
 use qkv_text::{Encoding, GgufVocab, Tokenizer};
-use qkv_train::home::model_of;
+use qkv_train::run_dir::model_of;
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use qkv_base::Error;
 use qkv_metric::{Eta, Status, curve};
 use qkv_train::memory;
-use qkv_train::observe::{Event, Observer, Told};
+use qkv_train::observe::{Event, Observer, StepReport};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Show {
         Self { live, every, eta: Eta::default(), losses, valid: None, samples, drawn: 0, last: None }
     }
 
-    fn status(&self, t: &Told) -> Status {
+    fn status(&self, t: &StepReport) -> Status {
         Status {
             step: t.step,
             steps: Some(t.steps),
@@ -55,7 +55,7 @@ impl Show {
         }
     }
 
-    fn draw(&mut self, t: &Told) {
+    fn draw(&mut self, t: &StepReport) {
         let lines = self.picture(t, size());
         let text = format!("{}{}\n", self.wipe(), lines.join("\n"));
         let _ = write!(std::io::stderr().lock(), "{text}");
@@ -64,7 +64,7 @@ impl Show {
 
     /// The curve, the numbers, and what the network says now: never wider or higher than the screen, where a line too
     /// many would push the picture off it.
-    fn picture(&self, t: &Told, [width, height]: [usize; 2]) -> Vec<String> {
+    fn picture(&self, t: &StepReport, [width, height]: [usize; 2]) -> Vec<String> {
         let below = 1 + usize::from(self.valid.is_some());
         let samples = self.samples.len().min(height.saturating_sub(below + 5));
         let high = height.saturating_sub(below + samples + 1).clamp(3, 10);
@@ -138,9 +138,9 @@ impl Observer for Show {
 mod tests {
     use super::*;
 
-    fn told(step: u64) -> Told {
+    fn told(step: u64) -> StepReport {
         let (loss, rate, norm) = (9.0 / step as f32, 1e-3, 0.5);
-        Told { step, steps: 99, loss, rate, norm, tokens: 10, step_tokens: 10, took: 0.5, seconds: 1.0 }
+        StepReport { step, steps: 99, loss, rate, norm, tokens: 10, step_tokens: 10, took: 0.5, seconds: 1.0 }
     }
 
     #[test]

@@ -7,10 +7,10 @@ use qkv_base::Error;
 use qkv_metric::{human_bytes, human_count, human_duration};
 use qkv_train::checkpoint::State;
 use qkv_train::export::Top;
-use qkv_train::home::{self, Expect, Home};
 use qkv_train::memory::{self, Need};
 use qkv_train::observe::{Board, Event, Journal, Observer};
 use qkv_train::recipe::Goal;
+use qkv_train::run_dir::{self, Expect, RunDir};
 use qkv_train::score::{Judged, Metric, Scores};
 use qkv_train::{Ended, Plan, Recipe, Run, export, on_threads, recipe, run};
 use std::collections::BTreeMap;
@@ -81,8 +81,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if args.resume {
-        let dir = args.out.clone().map_or_else(home::newest, Ok)?;
-        let home = Home::open(&dir, Expect::Run)?;
+        let dir = args.out.clone().map_or_else(run_dir::newest, Ok)?;
+        let run_dir = RunDir::open(&dir, Expect::Run)?;
         let held = read(&dir)?;
         let text = match &args.recipe {
             Some(name) => changed(&recipe::find(name)?.0, args)?,
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         if !args.force {
             refuse_changes(&held, &text)?;
         }
-        return train(&home, &text, args.ways());
+        return train(&run_dir, &text, args.ways());
     }
     let (text, name) = recipe::find(args.recipe.as_deref().unwrap_or("translate"))?;
     let text = changed(&text, args)?;
@@ -99,16 +99,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if args.print_recipe {
         return say(text.trim_end());
     }
-    let dir = args.out.clone().unwrap_or_else(|| home::free(&name));
-    let home = Home::open(&dir, Expect::Nothing)?;
-    begin(home, &text, args.ways())
+    let dir = args.out.clone().unwrap_or_else(|| run_dir::free(&name));
+    let run_dir = RunDir::open(&dir, Expect::Nothing)?;
+    begin(run_dir, &text, args.ways())
 }
 
-/// Runs a recipe in a new home; a run that is refused leaves none.
-pub(crate) fn begin(home: Home, text: &str, ways: Ways) -> Result<(), Fail> {
-    let done = train(&home, text, ways);
+/// Runs a recipe in a new directory; a run that is refused leaves none.
+pub(crate) fn begin(run_dir: RunDir, text: &str, ways: Ways) -> Result<(), Fail> {
+    let done = train(&run_dir, text, ways);
     if done.is_err() {
-        home.abandon();
+        run_dir.abandon();
     }
     done
 }
@@ -182,12 +182,12 @@ impl Args {
     }
 }
 
-/// Runs a recipe in its home.
-fn train(home: &Home, text: &str, ways: Ways) -> Result<(), Fail> {
-    let recipe = Recipe::parse(&home.at("recipe.toml").display().to_string(), text)?;
-    home.write("recipe.toml", text.as_bytes())?;
+/// Runs a recipe in its directory.
+fn train(run_dir: &RunDir, text: &str, ways: Ways) -> Result<(), Fail> {
+    let recipe = Recipe::parse(&run_dir.at("recipe.toml").display().to_string(), text)?;
+    run_dir.write("recipe.toml", text.as_bytes())?;
     let stop = asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?;
-    on_threads(ways.threads, || all(home, text, &recipe, ways, &stop))?
+    on_threads(ways.threads, || all(run_dir, text, &recipe, ways, &stop))?
 }
 
 /// The first Ctrl-C (or kill, or a terminal that is closed) asks to finish the step and save; the second ends at once.
@@ -211,29 +211,35 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_none_or(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-fn all(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<(), Fail> {
+fn all(run_dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<(), Fail> {
     let mut recipe = recipe.clone();
     if let Some(name) = recipe.before() {
-        match before(home, name, &recipe, ways, stop)? {
+        match before(run_dir, name, &recipe, ways, stop)? {
             Some(model) => recipe.model.from = model,
             None => return Ok(()),
         }
     }
-    one(home, text, &recipe, ways, stop).map(|_| ())
+    one(run_dir, text, &recipe, ways, stop).map(|_| ())
 }
 
 /// Runs the recipe that this one starts from, under `before/` in the same place, unless it has been run: where its model
 /// is, or nothing where it was asked to stop.
-fn before(home: &Home, name: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<Option<String>, Fail> {
+fn before(
+    run_dir: &RunDir,
+    name: &str,
+    recipe: &Recipe,
+    ways: Ways,
+    stop: &AtomicBool,
+) -> Result<Option<String>, Fail> {
     let (text, name) = recipe::find(name)?;
     let changes = [format!("train.seed={}", recipe.train.seed), "eval.goal=0".into()];
     let text = changes.iter().try_fold(text, |text, change| recipe::set(&text, change))?;
     let first = Recipe::parse(&name, &text)?;
-    let dir = home.at("before");
+    let dir = run_dir.at("before");
     let model = dir.join("model");
     // The report is written last: a model alone may be the best of a run that was broken off.
     if !dir.join("report.html").exists() {
-        let inner = Home::open(&dir, if dir.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing })?;
+        let inner = RunDir::open(&dir, if dir.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing })?;
         inner.write("recipe.toml", text.as_bytes())?;
         let mut show = Show::new(1);
         show.line(&format!("first: the recipe {name}, which this one starts from"));
@@ -242,7 +248,7 @@ fn before(home: &Home, name: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBoo
             inner.replace("tokenizer", |dir| tokenizer.save(dir))?;
         }
         if one(&inner, &text, &first, Ways { json: false, ..ways }, stop)? == Ended::Asked {
-            let hint = format!("go on: qkv train --resume --out {}", home.dir().display());
+            let hint = format!("go on: qkv train --resume --out {}", run_dir.dir().display());
             show.line(&hint);
             return Ok(None);
         }
@@ -252,32 +258,32 @@ fn before(home: &Home, name: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBoo
 }
 
 /// Runs one recipe from its data to its scores.
-fn one(home: &Home, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<Ended, Fail> {
+fn one(run_dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<Ended, Fail> {
     let start = Instant::now();
-    let kept = Some(home.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
+    let kept = Some(run_dir.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
     let plan = Plan::new(recipe, kept.as_deref())?;
     if let (Some(tokenizer), None) = (&plan.tokenizer, kept) {
-        home.replace("tokenizer", |dir| tokenizer.save(dir))?;
+        run_dir.replace("tokenizer", |dir| tokenizer.save(dir))?;
     }
     let mut show = Show::new(recipe.train.log);
     let need = Need::of(&plan)?;
-    introduce(&mut show, home, &plan, need, start.elapsed())?;
+    introduce(&mut show, run_dir, &plan, need, start.elapsed())?;
     need.ensure()?;
-    let (mut going, notes) = Run::new(&plan, home, ways.force)?;
+    let (mut going, notes) = Run::new(&plan, run_dir, ways.force)?;
     notes.into_iter().try_for_each(|note| show.see(&Event::Note(note)))?;
-    let mut journal = Journal::open(home.dir(), going.state.step, recipe.train.log)?;
-    let mut board = Board::create(home.dir(), recipe.train.log)?;
+    let mut journal = Journal::open(run_dir.dir(), going.state.step, recipe.train.log)?;
+    let mut board = Board::create(run_dir.dir(), recipe.train.log)?;
     let ended = going.go(&mut [&mut show, &mut journal, &mut board], stop).map_err(failed)?;
     show.end();
     if ended == Ended::Asked {
-        let place = home.dir().display();
+        let place = run_dir.dir().display();
         let hint =
             format!("stopped and saved after step {}; go on: qkv train --resume --out {place}", going.state.step);
         show.see(&Event::Note(hint))?;
         return Ok(ended);
     }
     let memory = serde_json::json!({"predicted": need.total(), "peak": memory::peak()});
-    finish(home, text, &plan, &mut going, &mut show, ways.json.then_some(memory))?;
+    finish(run_dir, text, &plan, &mut going, &mut show, ways.json.then_some(memory))?;
     Ok(ended)
 }
 
@@ -287,10 +293,10 @@ fn failed(e: Error) -> Fail {
 }
 
 /// What is about to happen.
-fn introduce(show: &mut Show, home: &Home, plan: &Plan, need: Need, took: Duration) -> Result<(), Fail> {
+fn introduce(show: &mut Show, run_dir: &RunDir, plan: &Plan, need: Need, took: Duration) -> Result<(), Fail> {
     let parameters = qkv_model::count::parameters(&plan.pretrained.model);
     let lines = [
-        format!("{} from {} in {}", plan.pretrained.sheet.name, plan.recipe.data.name(), home.dir().display()),
+        format!("{} from {} in {}", plan.pretrained.sheet.name, plan.recipe.data.name(), run_dir.dir().display()),
         format!("data: {}; made ready in {}", plan.train.counts(), human_duration(took)),
         match &plan.tokenizer {
             Some(tokenizer) => format!("tokenizer: {} pieces ({})", tokenizer.vocab_size(), tokenizer.model_name()),
@@ -314,13 +320,13 @@ fn introduce(show: &mut Show, home: &Home, plan: &Plan, need: Need, took: Durati
     lines
         .into_iter()
         .chain(some)
-        .chain(plan.sides.notes.clone())
+        .chain(plan.splits.notes.clone())
         .try_for_each(|line| show.see(&Event::Note(line)).map_err(Fail::from))
 }
 
 /// Judges the best network on the unseen sides, and leaves it behind.
 fn finish(
-    home: &Home,
+    run_dir: &RunDir,
     text: &str,
     plan: &Plan,
     going: &mut Run,
@@ -329,30 +335,30 @@ fn finish(
 ) -> Result<(), Fail> {
     let (model, step) = going.outcome(&mut [show])?;
     let judge = run::judge(plan, &model);
-    let test = judge.scores(&*plan.sides.test)?;
-    let compositional = plan.sides.compositional.as_ref().map(|c| judge.scores(&**c)).transpose()?;
+    let test = judge.scores(&*plan.splits.test)?;
+    let compositional = plan.splits.compositional.as_ref().map(|c| judge.scores(&**c)).transpose()?;
     let parts: Vec<(&str, Scores)> = plan
-        .sides
+        .splits
         .parts
         .iter()
         .map(|(name, c)| Ok((name.as_str(), judge.scores(&**c)?)))
         .collect::<Result<_, Error>>()?;
-    export::leave(home, plan, &model).map_err(failed)?;
+    export::leave(run_dir, plan, &model).map_err(failed)?;
     let mut sides = vec![("test", &test)];
     sides.extend(compositional.as_ref().map(|c| ("compositional", c)));
     sides.extend(parts.iter().map(|(name, scores)| (*name, scores)));
     let samples: Vec<Judged> = match plan.recipe.data.objective {
-        Goal::NextToken => judge.go_on(&*plan.sides.test, 12)?,
+        Goal::NextToken => judge.go_on(&*plan.splits.test, 12)?,
         _ => test.judged.iter().take(12).cloned().collect(),
     };
     let top = top(plan, &test, step, &going.state)?;
-    export::save_report(home, top, text, &sides, &samples).map_err(failed)?;
+    export::save_report(run_dir, top, text, &sides, &samples).map_err(failed)?;
     show.end();
     if let Some(memory) = json {
         let scores: serde_json::Map<String, serde_json::Value> =
             sides.iter().map(|(name, s)| (name.to_string(), serde_json::json!(s.values))).collect();
         let line = serde_json::json!({
-            "run": home.dir().display().to_string(), "model": home.at("model").display().to_string(),
+            "run": run_dir.dir().display().to_string(), "model": run_dir.at("model").display().to_string(),
             "step": step, "seconds": going.state.seconds, "scores": scores, "pass": verdict(plan, &test)?.map(|v| v.0),
             "memory": memory,
         });
@@ -362,8 +368,8 @@ fn finish(
         if let Some((_, words)) = verdict(plan, &test)? {
             say(words)?;
         }
-        say(format!("model: {}   report: {}", home.at("model").display(), home.at("report.html").display()))?;
-        if let Some(words) = next(plan.recipe.data.objective, home.dir(), &samples) {
+        say(format!("model: {}   report: {}", run_dir.at("model").display(), run_dir.at("report.html").display()))?;
+        if let Some(words) = next(plan.recipe.data.objective, run_dir.dir(), &samples) {
             say(words)?;
         }
     }
@@ -383,6 +389,7 @@ fn next(goal: Goal, run: &Path, samples: &[Judged]) -> Option<String> {
         Goal::Translate => ("translate", sample.as_str()),
         Goal::NextToken => ("generate", sample.as_str()),
         Goal::Classify => ("classify", sample.as_str()),
+        Goal::ClassifyPair => ("classify", "--pair TEXT TEXT"),
         Goal::Tag => ("tag", sample.as_str()),
         Goal::Masked => ("fill", "\"TEXT with a [MASK]\""),
         Goal::Answer => ("answer", "--context TEXT --question TEXT"),

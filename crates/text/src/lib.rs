@@ -26,6 +26,7 @@ pub use compare::{CompareRow, Comparison, compare};
 pub use door::{MAX_FILE, MAX_PIECES};
 pub use explain::{Explain, ExplainRow, MergeStep, WordMerges};
 pub use gguf::GgufVocab;
+pub use load::FILES;
 pub use special::Special;
 pub use spm::{PieceKind, SpmAlgorithm, SpmModel};
 pub use stream::StreamDecoder;

@@ -42,11 +42,14 @@ impl Tokenizer {
     }
 }
 
+/// The files of a directory that can hold a tokenizer, those that say most first.
+pub const FILES: &[&str] =
+    &["tokenizer.json", "source.spm", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"];
+
 /// The file of a directory that says most.
 fn choose(dir: &Path) -> Result<PathBuf> {
     let has = |name: &str| dir.join(name).is_file();
-    let known = ["tokenizer.json", "source.spm", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"];
-    if let Some(name) = known.into_iter().find(|name| has(name)) {
+    if let Some(name) = FILES.iter().find(|name| has(name)) {
         return Ok(dir.join(name));
     }
     let entries =

@@ -40,7 +40,7 @@ pub struct State {
     pub stale: u64,
     /// a hash of what is learnt from
     pub data: String,
-    /// what leaps are measured against
+    /// what spikes are measured against
     #[serde(default)]
     pub guard: Guard,
 }

@@ -1,15 +1,15 @@
-//! The sides of a corpus: what is learnt from, what settings are chosen by, and what the end is judged by.
+//! The splits of a corpus: what is learnt from, what settings are chosen by, and what the end is judged by.
 
 use crate::recipe::{Data, Goal};
 use qkv_base::{Error, Result};
-use qkv_data::{Corpus, Example, Reader, Split, Subset, Task, builtin, split};
+use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, split};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A corpus in its sides.
+/// A corpus in its splits.
 #[derive(Clone)]
-pub struct Sides {
+pub struct Splits {
     /// what is learnt from
     pub train: Arc<dyn Corpus>,
     /// what settings are chosen by
@@ -26,21 +26,15 @@ pub struct Sides {
     pub notes: Vec<String>,
 }
 
-impl Goal {
-    /// The kind of example that this is learnt from.
-    pub fn task(self) -> Task {
-        match self {
-            Self::Translate => Task::Pair,
-            Self::NextToken | Self::Masked | Self::SpanCorruption | Self::Denoise => Task::Text,
-            Self::Classify => Task::Classify,
-            Self::Tag => Task::Tag,
-            Self::Answer => Task::Answer,
-            Self::Image => Task::Image,
-        }
+impl Splits {
+    /// What the corpus of a run is recognised by: a resumed run must find the same.
+    pub fn fingerprint(&self) -> Result<String> {
+        let side = |name: &str, corpus: &dyn Corpus| -> Result<String> {
+            Ok(format!("{} examples to {name} by ({})", corpus.len(), fingerprint(corpus)?))
+        };
+        Ok(format!("{}, {}", side("learn", &*self.train)?, side("validate", &*self.valid)?))
     }
-}
 
-impl Sides {
     /// Opens the corpus of a recipe, or its mixture.
     pub fn open(data: &Data, seed: u64) -> Result<Self> {
         if !data.mix.is_empty() {
@@ -52,7 +46,7 @@ impl Sides {
         let opened = reader(data.objective, &data.columns)?.open(Path::new(&data.corpus))?;
         let whole = opened.corpus;
         let cut = match (whole.len(), data.objective) {
-            (1, Goal::NextToken | Goal::Masked | Goal::SpanCorruption | Goal::Denoise) => one_document(&whole.get(0)?)?,
+            (1, task) if task.is_of_text_alone() => one_document(&whole.get(0)?)?,
             _ => rows(&whole, data, seed)?,
         };
         let [train, valid, test] = cut;
@@ -86,13 +80,13 @@ impl Sides {
         })
     }
 
-    /// A corpus that qkv makes itself. The sides that judge are the same for every seed.
+    /// A corpus that qkv makes itself. The splits that judge are the same for every seed.
     fn made(data: &Data, seed: u64) -> Result<Self> {
         use builtin::Split as Side;
         let corpus = builtin::Corpus::find(&data.corpus)?;
         let side = |side: Side, seed: u64, n: usize| -> Arc<dyn Corpus> {
             let n = if n == 0 { corpus.size(side) } else { n };
-            let all: Vec<Example> = corpus.examples(seed, side).take(n).map(|e| convert(e, data.objective)).collect();
+            let all: Vec<Example> = corpus.examples(seed, side).take(n).map(|e| e.for_task(data.objective)).collect();
             Arc::new(all)
         };
         Ok(Self {
@@ -109,29 +103,7 @@ impl Sides {
 
 /// What reads a file for a goal, with the columns that a person named.
 pub(crate) fn reader(goal: Goal, columns: &BTreeMap<String, String>) -> Result<Reader> {
-    columns.iter().try_fold(Reader::new(goal.task()), |reader, (field, column)| reader.column(field, column))
-}
-
-/// A made example as one that is read: as text alone where text alone is learnt from, and with its label as the text to
-/// write where a text is made of another (as T5 does).
-pub(crate) fn convert(example: builtin::Example, goal: Goal) -> Example {
-    use builtin::Example as E;
-    let example = match example {
-        E::Pair { source, target } => Example::Pair { source, target },
-        E::Labelled { text, label } => Example::Labelled { text, label },
-        E::Tagged { words, tags } => Example::Tagged { words, tags },
-        E::Question { context, question, answer, start } => Example::Question { context, question, answer, start },
-        E::Text(text) => Example::Text(text),
-        E::Image { width, height, channels, pixels, label } => {
-            Example::Image { width, height, channels, pixels, label }
-        }
-    };
-    match (goal.task(), example) {
-        (Task::Text, Example::Text(text)) => Example::Text(text),
-        (Task::Text, other) => Example::Text(other.text().into_owned()),
-        (Task::Pair, Example::Labelled { text, label }) => Example::Pair { source: text, target: label },
-        (_, other) => other,
-    }
+    columns.iter().try_fold(Reader::new(goal), |reader, (field, column)| reader.column(field, column))
 }
 
 /// The examples of a corpus, with a text before every source.
@@ -170,8 +142,8 @@ fn one_document(example: &Example) -> Result<[Arc<dyn Corpus>; 3]> {
 fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corpus>; 3]> {
     let n = whole.len() as f64;
     let share = |wanted: usize| (wanted as f64 / n).min(0.1);
-    let sides = split(&**whole, Split { valid: share(data.valid), test: share(data.test), seed })?;
-    if sides.train.is_empty() || sides.valid.is_empty() || sides.test.is_empty() {
+    let splits = split(&**whole, Split { valid: share(data.valid), test: share(data.test), seed })?;
+    if splits.train.is_empty() || splits.valid.is_empty() || splits.test.is_empty() {
         let what = format!("{} rows are too few: some are kept apart to validate and to test", whole.len());
         return Err(Error::new(&data.corpus, what, "give 20 or more"));
     }
@@ -181,15 +153,7 @@ fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corp
         }
         Arc::new(Subset::new(whole.clone(), chosen))
     };
-    Ok([side(sides.train, data.examples), side(sides.valid, 0), side(sides.test, 0)])
-}
-
-/// What the corpus of a run is known by: a resumed run must find the same.
-pub fn known_by(sides: &Sides) -> Result<String> {
-    let side = |name: &str, corpus: &dyn Corpus| -> Result<String> {
-        Ok(format!("{} examples to {name} by ({})", corpus.len(), fingerprint(corpus)?))
-    };
-    Ok(format!("{}, {}", side("learn", &*sides.train)?, side("validate", &*sides.valid)?))
+    Ok([side(splits.train, data.examples), side(splits.valid, 0), side(splits.test, 0)])
 }
 
 /// A hash of every example.
@@ -212,8 +176,8 @@ mod tests {
 
     #[test]
     fn made_sides_share_nothing_and_are_the_same_for_every_seed() {
-        let a = Sides::open(&data("builtin:en-it", Goal::Translate), 1).unwrap();
-        let b = Sides::open(&data("builtin:en-it", Goal::Translate), 2).unwrap();
+        let a = Splits::open(&data("builtin:en-it", Goal::Translate), 1).unwrap();
+        let b = Splits::open(&data("builtin:en-it", Goal::Translate), 2).unwrap();
         assert_ne!(fingerprint(&*a.train), fingerprint(&*b.train));
         assert_eq!(fingerprint(&*a.test), fingerprint(&*b.test));
         let texts = |c: &Arc<dyn Corpus>| c.examples().map(|e| e.unwrap().text().into_owned()).collect::<Vec<_>>();
@@ -225,19 +189,19 @@ mod tests {
     fn a_mixture_takes_turns_and_keeps_its_parts_apart() {
         let mix = [("builtin:typos", "correct: "), ("builtin:en-it", "to Italian: ")];
         let mix = mix.map(|(corpus, prefix)| (corpus.to_string(), prefix.to_string())).into();
-        let sides = Sides::open(&Data { mix, ..data("", Goal::Translate) }, 1).unwrap();
-        assert_eq!((sides.train.len(), sides.valid.len(), sides.test.len()), (100, 20, 20));
-        let starts = |i| sides.test.get(i).unwrap().text().split(": ").next().unwrap().to_string();
+        let splits = Splits::open(&Data { mix, ..data("", Goal::Translate) }, 1).unwrap();
+        assert_eq!((splits.train.len(), splits.valid.len(), splits.test.len()), (100, 20, 20));
+        let starts = |i| splits.test.get(i).unwrap().text().split(": ").next().unwrap().to_string();
         assert_eq!([0, 1, 2, 3].map(starts), ["to Italian", "correct", "to Italian", "correct"]);
-        let parts: Vec<(&str, usize)> = sides.parts.iter().map(|(n, c)| (n.as_str(), c.len())).collect();
+        let parts: Vec<(&str, usize)> = splits.parts.iter().map(|(n, c)| (n.as_str(), c.len())).collect();
         assert_eq!(parts, [("to Italian", 10), ("correct", 10)]);
     }
 
     #[test]
     fn a_label_is_a_text_to_write_where_texts_are_written() {
-        let sides = Sides::open(&data("builtin:reviews", Goal::Translate), 1).unwrap();
-        let Example::Pair { target, .. } = sides.test.get(0).unwrap() else { panic!("no pair") };
-        assert!(sides.labels.contains(&target), "{target}");
+        let splits = Splits::open(&data("builtin:reviews", Goal::Translate), 1).unwrap();
+        let Example::Pair { target, .. } = splits.test.get(0).unwrap() else { panic!("no pair") };
+        assert!(splits.labels.contains(&target), "{target}");
     }
 
     #[test]
@@ -246,9 +210,9 @@ mod tests {
         let path = dir.path().join("book.txt");
         let text: String = (0..1000).map(|i| format!("line {i} is here\n")).collect();
         std::fs::write(&path, &text).unwrap();
-        let sides = Sides::open(&data(&path.display().to_string(), Goal::NextToken), 1).unwrap();
-        let (train, valid) = (sides.train.get(0).unwrap(), sides.valid.get(0).unwrap());
-        assert_eq!(sides.train.len(), 1);
+        let splits = Splits::open(&data(&path.display().to_string(), Goal::NextToken), 1).unwrap();
+        let (train, valid) = (splits.train.get(0).unwrap(), splits.valid.get(0).unwrap());
+        assert_eq!(splits.train.len(), 1);
         assert_eq!(format!("{}{}", train.text(), valid.text()).trim_end(), text.trim_end()); // the reader drops the last line's end
         assert!(valid.text().len() * 11 > text.len() && valid.text().starts_with("line "));
     }

@@ -1,8 +1,8 @@
 //! What a run leaves behind: a directory that Hugging Face transformers loads, and a page to look at.
 
 use crate::adapter;
-use crate::home::Home;
 use crate::plan::Plan;
+use crate::run_dir::RunDir;
 use crate::score::{Judged, Scores};
 use qkv_base::{Error, Result};
 use qkv_metric::{Chart, Report, Sample, Series, Table};
@@ -11,16 +11,16 @@ use qkv_weights::{Dtype, write_atomically};
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Leaves `model` in the home of its run: as `model/`, and its adapters as `adapter/` where it has some.
-pub fn leave(home: &Home, plan: &Plan, model: &Transformer) -> Result<()> {
-    home.replace("model", |dir| save_model(plan, model.clone(), dir))?;
+/// Leaves `model` in the directory of its run: as `model/`, and its adapters as `adapter/` where it has some.
+pub fn leave(run_dir: &RunDir, plan: &Plan, model: &Transformer) -> Result<()> {
+    run_dir.replace("model", |dir| save_model(plan, model.clone(), dir))?;
     let lora = &plan.recipe.lora;
     if lora.rank == 0 {
         return Ok(());
     }
     let (rank, alpha, dropout) = (lora.rank, lora.alpha, lora.dropout);
     let about = adapter::About { base: plan.recipe.model.from.clone(), rank, alpha, dropout };
-    home.replace("adapter", |dir| adapter::save(&plan.pretrained, model, &about, dir))
+    run_dir.replace("adapter", |dir| adapter::save(&plan.pretrained, model, &about, dir))
 }
 
 /// Writes `model` as a Hugging Face directory: configuration, weights, tokenizer, generation defaults.
@@ -67,8 +67,14 @@ pub struct Top {
 }
 
 /// Writes `report.html`: curves from the journal, scores, samples, the recipe.
-pub fn save_report(home: &Home, top: Top, recipe: &str, sides: &[(&str, &Scores)], samples: &[Judged]) -> Result<()> {
-    let place = home.at("metrics.jsonl");
+pub fn save_report(
+    run_dir: &RunDir,
+    top: Top,
+    recipe: &str,
+    splits: &[(&str, &Scores)],
+    samples: &[Judged],
+) -> Result<()> {
+    let place = run_dir.at("metrics.jsonl");
     let journal = std::fs::read_to_string(&place)
         .map_err(|e| Error::new(place.display().to_string(), e.to_string(), "is it readable?"))?;
     let lines: Vec<Value> = journal.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
@@ -82,16 +88,16 @@ pub fn save_report(home: &Home, top: Top, recipe: &str, sides: &[(&str, &Scores)
     };
     let mut table =
         Table { title: "On examples that were never learnt from".into(), head: vec!["".into()], rows: vec![] };
-    let keys: Vec<&String> = sides.first().map(|(_, s)| s.values.keys().collect()).unwrap_or_default();
+    let keys: Vec<&String> = splits.first().map(|(_, s)| s.values.keys().collect()).unwrap_or_default();
     table.head.extend(keys.iter().map(|k| k.to_string()));
-    for (name, scores) in sides {
+    for (name, scores) in splits {
         let cells = keys.iter().map(|k| scores.values.get(*k).map_or(String::new(), |v| format!("{v:.3}")));
         table.rows.push(std::iter::once(name.to_string()).chain(cells).collect());
     }
     let sample =
         |j: &Judged| Sample { source: j.source.clone(), expected: Some(j.expected.clone()), got: j.got.clone() };
     let report = Report {
-        title: home.dir().display().to_string(),
+        title: run_dir.dir().display().to_string(),
         summary: top.summary,
         facts: top.facts,
         charts: vec![
@@ -104,5 +110,5 @@ pub fn save_report(home: &Home, top: Top, recipe: &str, sides: &[(&str, &Scores)
         samples: samples.iter().map(sample).collect(),
         recipe: recipe.into(),
     };
-    home.write("report.html", report.html().as_bytes())
+    run_dir.write("report.html", report.html().as_bytes())
 }

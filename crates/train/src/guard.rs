@@ -1,8 +1,8 @@
-//! Who looks at a step before it changes the network: a loss or a gradient that is no number, or one that leaps out of
+//! Who looks at a step before it changes the network: a loss or a gradient that is no number, or one that stands out of
 //! what came before, changes nothing and is told with its reason.
 //!
-//! A leap is measured as in llm.c: `z = (x − mean) / deviation` over the last [`WINDOW`] steps, of the loss and of the
-//! gradient's norm. All values enter the window, also those that leapt, so that a new level is a leap for a while only.
+//! A spike is measured as in llm.c: `z = (x − mean) / deviation` over the last [`WINDOW`] steps, of the loss and of the
+//! gradient's norm. All values enter the window, also those that spiked, so that a new level is a spike for a while only.
 
 use crate::optim::Grads;
 use crate::step::logits;
@@ -14,13 +14,13 @@ use qkv_nn::{Cx, Taps};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// How many steps a leap is measured against.
+/// How many steps a spike is measured against.
 pub const WINDOW: usize = 128;
 
 /// The guard of a run, with what it remembers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Guard {
-    /// the largest z that is no leap; 0: leaps are not looked for
+    /// the largest z that is no spike; 0: spikes are not looked for
     #[serde(skip)]
     pub most: f64,
     losses: Window,
@@ -28,7 +28,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard against numbers that are none and, with `most` above 0, against leaps.
+    /// A guard against numbers that are none and, with `most` above 0, against spikes.
     pub fn new(most: f64) -> Self {
         Self { most, ..Self::default() }
     }
@@ -41,14 +41,14 @@ impl Guard {
     /// What speaks against a step of this loss and norm, if anything does.
     pub fn objects(&mut self, loss: f32, norm: f32) -> Option<Objection> {
         if !(loss.is_finite() && norm.is_finite()) {
-            return Some(Objection::NoNumber);
+            return Some(Objection::NonFinite);
         }
         if self.most == 0.0 {
             return None;
         }
-        let leaps = [("the loss", self.losses.take(loss)), ("the gradient's norm", self.norms.take(norm))];
-        let leap = leaps.into_iter().filter_map(|(of, z)| Some((of, z?))).find(|(_, z)| *z > self.most)?;
-        Some(Objection::Leap { of: leap.0, z: leap.1 })
+        let spikes = [("the loss", self.losses.take(loss)), ("the gradient's norm", self.norms.take(norm))];
+        let spike = spikes.into_iter().filter_map(|(of, z)| Some((of, z?))).find(|(_, z)| *z > self.most)?;
+        Some(Objection::Spike { of: spike.0, z: spike.1 })
     }
 }
 
@@ -56,9 +56,9 @@ impl Guard {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objection {
     /// the loss or a gradient is not a number, or infinite
-    NoNumber,
+    NonFinite,
     /// it lies far above what came before
-    Leap {
+    Spike {
         /// what does
         of: &'static str,
         /// how far, in standard deviations
@@ -165,16 +165,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leap_is_one_for_a_while() {
+    fn a_spike_is_one_for_a_while() {
         let mut guard = Guard::new(6.0);
         let calm = |i: usize| 2.0 + 0.1 * ((i % 7) as f32 - 3.0);
         assert!((0..WINDOW + 50).all(|i| guard.objects(calm(i), 1.0).is_none()));
-        let Some(Objection::Leap { of, z }) = guard.objects(9.0, 1.0) else { panic!("no leap") };
+        let Some(Objection::Spike { of, z }) = guard.objects(9.0, 1.0) else { panic!("no spike") };
         assert!(of == "the loss" && z > 30.0, "{of} {z}");
         assert!((0..WINDOW).any(|_| guard.objects(9.0, 1.0).is_none()), "a new level is accepted in the end");
         let mut blind = Guard::new(0.0);
         assert!((0..200).all(|i| blind.objects(calm(i), 1.0).is_none()) && blind.objects(99.0, 99.0).is_none());
-        assert_eq!(blind.objects(f32::NAN, 1.0), Some(Objection::NoNumber));
+        assert_eq!(blind.objects(f32::NAN, 1.0), Some(Objection::NonFinite));
     }
 
     #[test]

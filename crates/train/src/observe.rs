@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One step, as it is told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
+pub struct StepReport {
     /// which, from 1
     pub step: u64,
     /// of how many
@@ -38,7 +38,7 @@ pub enum Event<'a> {
     /// something to be known
     Note(String),
     /// a step was done
-    Step(Told),
+    Step(StepReport),
     /// the validation side was looked at
     Valid {
         /// after which step
@@ -189,7 +189,17 @@ mod tests {
 
     fn told(step: u64) -> Event<'static> {
         let (loss, rate, norm) = (1.5, 1e-3, 0.5);
-        Event::Step(Told { step, steps: 9, loss, rate, norm, tokens: 10, step_tokens: 10, took: 0.5, seconds: 1.0 })
+        Event::Step(StepReport {
+            step,
+            steps: 9,
+            loss,
+            rate,
+            norm,
+            tokens: 10,
+            step_tokens: 10,
+            took: 0.5,
+            seconds: 1.0,
+        })
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! From a recipe to everything that a run needs: corpus, tokenizer, objective, batches, network. Whatever cannot be is
 //! said here, before the first step.
 
-use crate::corpus::{Sides, known_by};
+use crate::corpus::Splits;
 use crate::optim::{Groups, Optimizer};
 use crate::recipe::{Data, Goal, Model, Recipe};
 use crate::schedule::Schedule;
@@ -27,7 +27,7 @@ pub struct Plan {
     /// the recipe
     pub recipe: Recipe,
     /// the corpus
-    pub sides: Sides,
+    pub splits: Splits,
     /// text to ids; none for pictures
     pub tokenizer: Option<Tokenizer>,
     /// classes or tags, where there are any
@@ -40,32 +40,32 @@ pub struct Plan {
     pub valid: Loader,
     /// the network and its configuration
     pub pretrained: Pretrained,
-    /// what the corpus is known by
+    /// what the corpus is recognised by
     pub fingerprint: String,
 }
 
 impl Plan {
     /// Makes everything ready. A tokenizer in `kept` (of a run that is resumed) is taken instead of a new one.
     pub fn new(recipe: &Recipe, kept: Option<&Path>) -> Result<Self> {
-        let mut sides = Sides::open(&recipe.data, recipe.train.seed)?;
+        let mut splits = Splits::open(&recipe.data, recipe.train.seed)?;
         let from = Some(Path::new(&recipe.model.from)).filter(|p| !p.as_os_str().is_empty());
         let tokenizer = match recipe.data.objective {
             Goal::Image => None,
-            _ => Some(tokenizer(recipe, &sides, kept, from)?),
+            _ => Some(tokenizer(recipe, &splits, kept, from)?),
         };
         let labels = match recipe.data.objective {
-            Goal::Classify | Goal::Tag | Goal::Image if !sides.labels.is_empty() => Labels::new(sides.labels.clone()),
-            Goal::Classify | Goal::Tag | Goal::Image => Labels::from_examples(&*sides.train)?,
+            task if task.has_labels() && !splits.labels.is_empty() => Labels::new(splits.labels.clone()),
+            task if task.has_labels() => Labels::from_examples(&*splits.train)?,
             _ => Labels::default(),
         };
-        if let (Goal::Classify | Goal::Image, [only]) = (recipe.data.objective, labels.names()) {
+        if let (Goal::Classify | Goal::ClassifyPair | Goal::Image, [only]) = (recipe.data.objective, labels.names()) {
             let what = format!("there is one label only: `{only}`");
             return Err(Error::new(recipe.data.name(), what, "give examples of two classes or more"));
         }
         let device = Device::flex().autodiff();
         let mut pretrained = match from {
             Some(from) => load(from, recipe, &labels, &device)?,
-            None => begin(recipe, &sides, tokenizer.as_ref(), &labels, &device)?,
+            None => begin(recipe, &splits, tokenizer.as_ref(), &labels, &device)?,
         };
         if recipe.lora.rank > 0 {
             let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();
@@ -84,17 +84,17 @@ impl Plan {
             Input::Patches { channels, .. } => channels,
             Input::Tokens { .. } => 0,
         };
-        let length = room(&pretrained, recipe.data.length, &mut sides.notes);
+        let length = room(&pretrained, recipe.data.length, &mut splits.notes);
         let asked = Asked { goal: recipe.data.objective, length, prefix: &recipe.data.prefix };
         let objective = asked.objective(pretrained.sheet, tokenizer.as_ref(), &labels, channels)?;
         let policy = policy(recipe);
         let seed = recipe.train.seed;
-        let train = Loader::new(sides.train.clone(), objective.clone(), policy, seed)?;
+        let train = Loader::new(splits.train.clone(), objective.clone(), policy, seed)?;
         let straight = Policy { turn: Turn::Straight, ..policy };
-        let valid = Loader::new(sides.valid.clone(), objective.clone(), straight, seed)?;
-        let fingerprint = known_by(&sides)?;
+        let valid = Loader::new(splits.valid.clone(), objective.clone(), straight, seed)?;
+        let fingerprint = splits.fingerprint()?;
         let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
-        Ok(Self { recipe, sides, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
+        Ok(Self { recipe, splits, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
     }
 
     /// The learning rate of every step.
@@ -122,7 +122,7 @@ impl Plan {
         let optim = &self.recipe.optim;
         let spec = self.pretrained.spec();
         let layers = spec.decoder().or(spec.encoder()).map_or(0, |s| s.layers);
-        let groups = Groups::Customary { layer_rate: optim.layer_rate, layers };
+        let groups = Groups::NoDecayOnNorms { layer_rate: optim.layer_rate, layers };
         Ok(Optimizer::with(self.recipe.rule()?, optim.decay, (optim.clip > 0.0).then_some(optim.clip), groups))
     }
 }
@@ -137,22 +137,22 @@ fn policy(recipe: &Recipe) -> Policy {
     Policy { rows, turn: Turn::Shuffled { window }, keep: Keep::Tokens, ahead: 0, ..Policy::default() }
 }
 
-fn tokenizer(recipe: &Recipe, sides: &Sides, kept: Option<&Path>, from: Option<&Path>) -> Result<Tokenizer> {
+fn tokenizer(recipe: &Recipe, splits: &Splits, kept: Option<&Path>, from: Option<&Path>) -> Result<Tokenizer> {
     let there = Some(Path::new(&recipe.tokenizer.path)).filter(|p| !p.as_os_str().is_empty());
     match kept.or(there).or(from) {
         Some(path) => Tokenizer::load(path),
-        None => learn_tokenizer(recipe, &[sides]),
+        None => learn_tokenizer(recipe, &[splits]),
     }
 }
 
 /// The tokenizer of two recipes that are run one after the other: of the first one's kind, learnt from the texts of both,
 /// so that the second finds its words whole.
 pub fn shared_tokenizer(first: &Recipe, second: &Recipe) -> Result<Tokenizer> {
-    let [a, b] = [first, second].map(|r| Sides::open(&r.data, r.train.seed));
+    let [a, b] = [first, second].map(|r| Splits::open(&r.data, r.train.seed));
     learn_tokenizer(first, &[&a?, &b?])
 }
 
-fn learn_tokenizer(recipe: &Recipe, sides: &[&Sides]) -> Result<Tokenizer> {
+fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
     let sheet = families::named(&recipe.model.family)?;
     let Some(tokenizing) = sheet.tokenizer else {
         let what = format!("a {} reads no text", sheet.name);
@@ -178,7 +178,7 @@ fn learn_tokenizer(recipe: &Recipe, sides: &[&Sides]) -> Result<Tokenizer> {
     // Some tens of thousands of lines know every word that is worth a piece.
     let spec = TrainSpec { shape, special, vocab_size: recipe.tokenizer.vocab, sample: Some(30_000), ..base };
     let lines =
-        sides.iter().flat_map(|s| (&*s.train as &dyn Corpus).examples()).filter_map(Result::ok).flat_map(lines_of);
+        splits.iter().flat_map(|s| (&*s.train as &dyn Corpus).examples()).filter_map(Result::ok).flat_map(lines_of);
     Ok(qkv_text::train(lines, &spec, &mut |_| {})?.tokenizer)
 }
 
@@ -290,7 +290,7 @@ impl Asked<'_> {
                 source_length: length,
                 target_length: length,
             }),
-            Goal::Classify => Objective::classify(tokens, frame()?, labels.clone(), length),
+            Goal::Classify | Goal::ClassifyPair => Objective::classify(tokens, frame()?, labels.clone(), length),
             Goal::Tag => Objective::Tag(Tag { tokenizer: tokens, frame: frame()?, labels: labels.clone(), length }),
             Goal::Answer => Objective::Answer(Answer::new(tokens, frame()?, length)),
             Goal::Image => return Err(missing("looks at pictures", sheet.name)),
@@ -301,14 +301,14 @@ impl Asked<'_> {
 /// A network drawn by chance.
 fn begin(
     recipe: &Recipe,
-    sides: &Sides,
+    splits: &Splits,
     tokenizer: Option<&Tokenizer>,
     labels: &Labels,
     device: &Device,
 ) -> Result<Pretrained> {
     let sheet = families::named(&recipe.model.family)?;
     let special = tokenizer.map(Tokenizer::special).unwrap_or_default();
-    let sizes = sizes(recipe, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, sides)?;
+    let sizes = sizes(recipe, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, splits)?;
     let mut spec = (sheet.sizes)(&sizes)?;
     if let Some(head) = head(recipe.data.objective, sheet.pool, labels) {
         spec.head = head;
@@ -337,11 +337,11 @@ fn begin(
 }
 
 /// What the recipe says about the size of a new network; 0 is as good as nothing said.
-fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, sides: &Sides) -> Result<Sizes> {
+fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, splits: &Splits) -> Result<Sizes> {
     let Model { width, layers, heads, kv_heads, inner, dropout, start, patch, .. } = recipe.model;
     let pictures = match recipe.data.objective {
         Goal::Image => {
-            let (image, channels) = picture(sides)?;
+            let (image, channels) = picture(splits)?;
             Some(Pictures { image, patch, channels })
         }
         _ if patch != Model::default().patch => {
@@ -370,15 +370,15 @@ fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, 
 fn head(goal: Goal, pool: Pool, labels: &Labels) -> Option<Head> {
     let labels = labels.len();
     match goal {
-        Goal::Classify | Goal::Image => Some(Head::Classify { labels, pool }),
+        Goal::Classify | Goal::ClassifyPair | Goal::Image => Some(Head::Classify { labels, pool }),
         Goal::Tag => Some(Head::Tag { labels }),
         Goal::Answer => Some(Head::Span),
         _ => None,
     }
 }
 
-fn picture(sides: &Sides) -> Result<(usize, usize)> {
-    match sides.train.get(0)? {
+fn picture(splits: &Splits) -> Result<(usize, usize)> {
+    match splits.train.get(0)? {
         Example::Image { width, height, channels, .. } if width == height => Ok((width, channels)),
         Example::Image { width, height, .. } => {
             let what = format!("pictures of {width} × {height} are not square");

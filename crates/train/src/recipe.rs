@@ -6,6 +6,8 @@ mod text;
 
 pub use text::set;
 
+pub use qkv_base::Task as Goal;
+
 use crate::schedule::Curve;
 use qkv_base::{Error, Result, nearest};
 use serde::{Deserialize, Serialize};
@@ -54,31 +56,6 @@ pub struct Recipe {
     pub eval: Eval,
     /// small adapters instead of all weights
     pub lora: Lora,
-}
-
-/// What is to be learnt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Goal {
-    /// a text from another: translation, correction, summary
-    #[default]
-    Translate,
-    /// the next token
-    NextToken,
-    /// hidden tokens
-    Masked,
-    /// hidden spans
-    SpanCorruption,
-    /// the text before the noise
-    Denoise,
-    /// one class for a text
-    Classify,
-    /// one tag for each word
-    Tag,
-    /// where the answer stands
-    Answer,
-    /// the class of a picture
-    Image,
 }
 
 /// What is learnt from.

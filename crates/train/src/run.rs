@@ -7,14 +7,14 @@ use crate::average::{self, Average};
 use crate::checkpoint::{Checkpoints, Loaded, Regular, State};
 use crate::export;
 use crate::guard::Guard;
-use crate::home::Home;
-use crate::observe::{Event, Observer, Told};
+use crate::observe::{Event, Observer, StepReport};
 use crate::optim::Optimizer;
 use crate::plan::Plan;
 use crate::recipe::{Goal, Keep};
+use crate::run_dir::RunDir;
 use crate::schedule::Schedule;
 use crate::score::{Judge, Judged};
-use crate::step::{Ask, Done, Skipped, learn, mean_loss};
+use crate::step::{Skipped, StepOutcome, StepParams, learn, mean_loss};
 use qkv_base::{Error, Result};
 use qkv_data::{Batch, Subset};
 use qkv_model::Transformer;
@@ -35,7 +35,7 @@ pub enum Ended {
 /// A run under way.
 pub struct Run<'a> {
     plan: &'a Plan,
-    home: &'a Home,
+    run_dir: &'a RunDir,
     schedule: Schedule,
     checkpoints: Checkpoints,
     model: Option<Transformer>,
@@ -46,15 +46,15 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run in its home, from its start or from its last checkpoint. Returns also what is to be told about it.
-    pub fn new(plan: &'a Plan, home: &'a Home, force: bool) -> Result<(Self, Vec<String>)> {
+    /// A run in its directory, from its start or from its last checkpoint. Returns also what is to be told about it.
+    pub fn new(plan: &'a Plan, run_dir: &'a RunDir, force: bool) -> Result<(Self, Vec<String>)> {
         let Keep { every, keep, average_last } = plan.recipe.checkpoint;
         let regular = Regular { last: average_last, every, steps: plan.recipe.train.steps };
-        let checkpoints = Checkpoints::open(&home.at("checkpoints"), keep).with(regular);
+        let checkpoints = Checkpoints::open(&run_dir.at("checkpoints"), keep).with(regular);
         let keep = plan.recipe.train.average;
         let mut run = Self {
             plan,
-            home,
+            run_dir,
             schedule: plan.schedule(),
             model: Some(plan.pretrained.model.clone()),
             optimizer: plan.optimizer()?,
@@ -133,7 +133,7 @@ impl<'a> Run<'a> {
     }
 
     /// One step.
-    fn step(&mut self, observers: &mut [&mut dyn Observer]) -> Result<Told> {
+    fn step(&mut self, observers: &mut [&mut dyn Observer]) -> Result<StepReport> {
         let start = Instant::now();
         let train = &self.plan.recipe.train;
         let step = self.state.step + 1;
@@ -141,8 +141,9 @@ impl<'a> Run<'a> {
         let batches: Vec<Batch> =
             (first..first + train.accumulate as u64).map(|i| self.plan.train.batch(i)).collect::<Result<_>>()?;
         let rate = self.schedule.at(step) as f32;
-        let ask = Ask { seed: train.seed, step, rate, smoothing: train.smoothing, recompute: train.recompute };
-        let (model, done) = learn(self.take(), &mut self.optimizer, &batches, ask, &mut self.state.guard)?;
+        let params =
+            StepParams { seed: train.seed, step, rate, smoothing: train.smoothing, recompute: train.recompute };
+        let (model, done) = learn(self.take(), &mut self.optimizer, &batches, params, &mut self.state.guard)?;
         self.told(step, &done, &batches, observers)?;
         if let (Some(average), None) = (&mut self.average, &done.skipped) {
             average.take(&model, self.optimizer.steps() as u64);
@@ -155,7 +156,7 @@ impl<'a> Run<'a> {
         state.updates = self.optimizer.steps();
         state.tokens += done.tokens as u64;
         state.seconds += took;
-        Ok(Told {
+        Ok(StepReport {
             step,
             steps: train.steps,
             loss: done.loss,
@@ -169,12 +170,18 @@ impl<'a> Run<'a> {
     }
 
     /// A step that was skipped is told with its reason and its batch; the third without a number in a row ends the run.
-    fn told(&mut self, step: u64, done: &Done, batches: &[Batch], observers: &mut [&mut dyn Observer]) -> Result<()> {
-        self.state.bad = if matches!(done.skipped, Some(Skipped::NoNumber { .. })) { self.state.bad + 1 } else { 0 };
+    fn told(
+        &mut self,
+        step: u64,
+        done: &StepOutcome,
+        batches: &[Batch],
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<()> {
+        self.state.bad = if matches!(done.skipped, Some(Skipped::NonFinite { .. })) { self.state.bad + 1 } else { 0 };
         let why = match &done.skipped {
             None => return Ok(()),
-            Some(Skipped::NoNumber { first }) => format!("first bad: {first}"),
-            Some(Skipped::Leap { what, largest }) => format!("{what}; largest gradient: {largest}"),
+            Some(Skipped::NonFinite { first }) => format!("first bad: {first}"),
+            Some(Skipped::Spike { what, largest }) => format!("{what}; largest gradient: {largest}"),
         };
         let members = batches.iter().flat_map(|b| &b.members).flatten();
         let places: Vec<String> = members.take(8).map(|i| self.plan.train.items().place(*i)).collect();
@@ -218,7 +225,7 @@ impl<'a> Run<'a> {
         let saved = self.checkpoints.save(&model, &self.optimizer, self.average.as_ref(), &self.state, best);
         self.model = Some(model);
         saved?;
-        if best { export::leave(self.home, self.plan, &self.model()) } else { Ok(()) }
+        if best { export::leave(self.run_dir, self.plan, &self.model()) } else { Ok(()) }
     }
 
     /// What the run comes to, and the step it is from: the best network, or the mean of the last checkpoints where one is
@@ -258,11 +265,11 @@ impl<'a> Run<'a> {
 
 /// What the network makes of a few examples of the validation side.
 pub fn samples(plan: &Plan, model: &Transformer) -> Result<Vec<Judged>> {
-    let n = plan.recipe.eval.samples.min(plan.sides.valid.len());
+    let n = plan.recipe.eval.samples.min(plan.splits.valid.len());
     if n == 0 {
         return Ok(vec![]);
     }
-    let few = Subset::new(plan.sides.valid.clone(), (0..n as u32).collect());
+    let few = Subset::new(plan.splits.valid.clone(), (0..n as u32).collect());
     match plan.recipe.data.objective {
         Goal::NextToken => judge(plan, model).go_on(&few, n),
         _ => Ok(judge(plan, model).scores(&few)?.judged),

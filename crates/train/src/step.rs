@@ -16,7 +16,7 @@ use qkv_nn::Cx;
 
 /// What one step is asked to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
+pub struct StepParams {
     /// names the dropout, together with the step
     pub seed: u64,
     /// which step, from 1
@@ -31,7 +31,7 @@ pub struct Ask {
 
 /// What one step did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct StepOutcome {
     /// the loss before the update
     pub loss: f32,
     /// the norm of all gradients before clipping
@@ -46,12 +46,12 @@ pub struct Done {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Skipped {
     /// something is not a number, or infinite
-    NoNumber {
+    NonFinite {
         /// where that was so first
         first: String,
     },
-    /// something leapt
-    Leap {
+    /// something spiked
+    Spike {
         /// what, and how far
         what: String,
         /// the parameter with the largest gradient
@@ -64,23 +64,23 @@ pub fn learn(
     model: Transformer,
     optimizer: &mut Optimizer,
     batches: &[Batch],
-    ask: Ask,
+    params: StepParams,
     guard: &mut Guard,
-) -> Result<(Transformer, Done)> {
+) -> Result<(Transformer, StepOutcome)> {
     let over: f64 = batches.iter().flat_map(|b| &b.weights).map(|w| *w as f64).sum();
     if over == 0.0 {
         let hint = "the examples are empty or longer than the model reads; look at `qkv data check`";
-        return Err(Error::new(format!("step {}", ask.step), "no target counts", hint));
+        return Err(Error::new(format!("step {}", params.step), "no target counts", hint));
     }
     let (mut loss, mut grads) = (0.0, None);
     // Each micro-batch has a dropout of its own.
-    let cx = |i: usize| Cx::train(ask.seed, ask.step * batches.len() as u64 + i as u64);
+    let cx = |i: usize| Cx::train(params.seed, params.step * batches.len() as u64 + i as u64);
     for (i, batch) in batches.iter().enumerate() {
-        let mut cx = cx(i).recomputing(ask.recompute);
-        let part = loss_of(&model, batch, ask.smoothing, Reduce::Over(over as f32), &mut cx)?;
+        let mut cx = cx(i).recomputing(params.recompute);
+        let part = loss_of(&model, batch, params.smoothing, Reduce::Over(over as f32), &mut cx)?;
         loss += part.clone().into_scalar::<f32>();
         let more = part.backward();
-        if ask.step == 1 && i == 0 {
+        if params.step == 1 && i == 0 {
             refuse_unreached(&model, &more).map_err(|e| Error::new("gradients", e.to_string(), e.hint()))?;
         }
         grads = Some(match grads {
@@ -94,14 +94,14 @@ pub fn learn(
     let norm = grads.norm(&model);
     let tokens = batches.iter().map(|b| b.lengths.iter().chain(&b.memory_lengths).sum::<usize>()).sum();
     let skipped = guard.objects(loss, norm).map(|objection| match objection {
-        Objection::NoNumber => Skipped::NoNumber { first: guard::first_bad(&model, &grads, batches, cx) },
-        Objection::Leap { of, z } => Skipped::Leap {
+        Objection::NonFinite => Skipped::NonFinite { first: guard::first_bad(&model, &grads, batches, cx) },
+        Objection::Spike { of, z } => Skipped::Spike {
             what: format!("{of} lies {z:.1} deviations above the last {} steps", guard::WINDOW),
             largest: grads.largest(&model).unwrap_or_default(),
         },
     });
-    let model = if skipped.is_none() { optimizer.update(model, grads, ask.rate, norm) } else { model };
-    Ok((model, Done { loss, norm, tokens, skipped }))
+    let model = if skipped.is_none() { optimizer.update(model, grads, params.rate, norm) } else { model };
+    Ok((model, StepOutcome { loss, norm, tokens, skipped }))
 }
 
 /// The loss of a batch as a tensor of one element.
@@ -195,13 +195,13 @@ mod tests {
         (model, batch)
     }
 
-    const ASK: Ask = Ask { seed: 1, step: 1, rate: 1e-3, smoothing: 0.0, recompute: false };
+    const PARAMS: StepParams = StepParams { seed: 1, step: 1, rate: 1e-3, smoothing: 0.0, recompute: false };
 
     #[test]
     fn a_batch_without_targets_is_an_error_and_no_division_by_zero() {
         let (model, batch) = parts();
         let batch = Batch { weights: vec![0.0; 4], targets: vec![-100; 4], ..batch };
-        let error = learn(model, &mut Optimizer::default(), &[batch], ASK, &mut Guard::default()).unwrap_err();
+        let error = learn(model, &mut Optimizer::default(), &[batch], PARAMS, &mut Guard::default()).unwrap_err();
         assert_eq!(error.to_string(), "step 1: no target counts");
     }
 
@@ -218,13 +218,14 @@ mod tests {
         let say = |model: Transformer| {
             let mut optimizer = Optimizer::default();
             let (after, done) =
-                learn(model.clone(), &mut optimizer, std::slice::from_ref(&batch), ASK, &mut Guard::default()).unwrap();
+                learn(model.clone(), &mut optimizer, std::slice::from_ref(&batch), PARAMS, &mut Guard::default())
+                    .unwrap();
             assert_eq!(optimizer.steps(), 0);
             let read = |m: &Transformer| Values::of(m).read("decoder.layers.0.ffn.up.weight");
             assert_eq!(format!("{:?}", read(&after)), format!("{:?}", read(&model)));
             done.skipped
         };
-        let first = |words: &str| Some(Skipped::NoNumber { first: words.into() });
+        let first = |words: &str| Some(Skipped::NonFinite { first: words.into() });
         let path = "decoder.layers.1.ffn.down.weight";
         assert_eq!(say(poison(&model, path, f32::NAN)), first(&format!("the weights of {path}")));
         // Large, but numbers: the first product with them is none.
@@ -232,22 +233,22 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_is_skipped_and_names_the_largest_gradient() {
+    fn a_spike_is_skipped_and_names_the_largest_gradient() {
         let (mut model, batch) = parts();
         let (mut optimizer, mut guard) = (Optimizer::default(), Guard::new(4.0));
-        let mut leap = None;
+        let mut spike = None;
         for step in 1..=crate::guard::WINDOW as u64 + 1 {
             // What it was never shown after 128 times the same.
             let odd = step == crate::guard::WINDOW as u64 + 1;
             let ids = if odd { vec![90, 91, 92, 93] } else { vec![5, 6, 7, 8 + (step % 3) as u32] };
             let batch = Batch { ids, ..batch.clone() };
-            let ask = Ask { step, ..ASK };
-            let (next, done) = learn(model, &mut optimizer, &[batch], ask, &mut guard).unwrap();
+            let params = StepParams { step, ..PARAMS };
+            let (next, done) = learn(model, &mut optimizer, &[batch], params, &mut guard).unwrap();
             model = next;
-            leap = done.skipped;
-            assert!(odd || leap.is_none(), "step {step}: {leap:?}");
+            spike = done.skipped;
+            assert!(odd || spike.is_none(), "step {step}: {spike:?}");
         }
-        let Some(Skipped::Leap { what, largest }) = leap else { panic!("{leap:?}") };
+        let Some(Skipped::Spike { what, largest }) = spike else { panic!("{spike:?}") };
         assert!(what.contains("deviations above the last 128 steps"), "{what}");
         assert!(qkv_model::count::parameters(&model).iter().any(|p| p.path == largest), "{largest}");
         assert_eq!(optimizer.steps(), crate::guard::WINDOW as u32);

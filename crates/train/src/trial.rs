@@ -1,6 +1,6 @@
 //! A checkpoint on trial: loaded with its tokenizer and labels, and asked what its head can answer.
 
-use crate::corpus::{convert, reader};
+use crate::corpus::reader;
 use crate::plan::Asked;
 use crate::recipe::{Data, Goal, Recipe};
 use crate::score::{Judge, Scores};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A network that can be judged.
-pub struct Trial {
+pub struct Evaluation {
     /// where it is from
     pub path: PathBuf,
     /// the network
@@ -31,12 +31,12 @@ pub struct Trial {
     objective: Objective,
 }
 
-impl Trial {
+impl Evaluation {
     /// Loads a model directory, or the model of a run. `length` bounds the rows; 0: as the run had them, or as the network
     /// allows, up to 512.
     pub fn load(path: &Path, length: usize, prefix: &str) -> Result<Self> {
         let learnt = Self::of_run(path)?;
-        let path = crate::home::model_of(path);
+        let path = crate::run_dir::model_of(path);
         let pretrained = Pretrained::load(&path, &Device::flex().autodiff())?;
         let spec = pretrained.spec();
         let goal = match (Task::of(&spec.head), &spec.input) {
@@ -83,7 +83,7 @@ impl Trial {
         if data.starts_with("builtin:") {
             let corpus = builtin::Corpus::find(data)?;
             let n = if most == 0 { corpus.size(builtin::Split::Test) } else { most };
-            let all = corpus.examples(1, builtin::Split::Test).take(n).map(|e| convert(e, self.goal));
+            let all = corpus.examples(1, builtin::Split::Test).take(n).map(|e| e.for_task(self.goal));
             return Ok(Arc::new(all.collect::<Vec<Example>>()));
         }
         let whole = reader(self.goal, columns)?.open(Path::new(data))?.corpus;

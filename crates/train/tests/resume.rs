@@ -2,8 +2,8 @@
 //! dropout and the lines of the journal. At another number of threads, too.
 
 use qkv_testkit::journal;
-use qkv_train::home::{Expect, Home};
 use qkv_train::observe::{Event, Journal, Observer};
+use qkv_train::run_dir::{Expect, RunDir};
 use qkv_train::{Ended, Plan, Recipe, Run, on_threads};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,12 +24,12 @@ impl Observer for StopAt<'_> {
 
 fn go(recipe: &Recipe, dir: &Path, threads: usize, stop_at: Option<u64>) -> Ended {
     let expect = if dir.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing };
-    let home = Home::open(dir, expect).unwrap();
-    home.write("recipe.toml", b"").unwrap();
+    let run_dir = RunDir::open(dir, expect).unwrap();
+    run_dir.write("recipe.toml", b"").unwrap();
     let stop = AtomicBool::new(false);
     on_threads(threads, || {
         let plan = Plan::new(recipe, None).unwrap();
-        let (mut run, _) = Run::new(&plan, &home, false).unwrap();
+        let (mut run, _) = Run::new(&plan, &run_dir, false).unwrap();
         let mut journal = Journal::open(dir, run.state.step, 1).unwrap();
         let mut stopper = StopAt(stop_at.unwrap_or(u64::MAX), &stop);
         run.go(&mut [&mut journal, &mut stopper], &stop).unwrap()

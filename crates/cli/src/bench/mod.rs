@@ -50,7 +50,7 @@ struct Subject<'a, F> {
 impl<F: FnOnce() -> Spec> Subject<'_, F> {
     fn load(self) -> Result<Transformer, Fail> {
         match self.model {
-            Some(path) => Ok(Pretrained::load(&qkv_train::home::model_of(path), &Device::flex())?.model),
+            Some(path) => Ok(Pretrained::load(&qkv_train::run_dir::model_of(path), &Device::flex())?.model),
             None => Ok(Transformer::new(&(self.spec)(), 0, &Device::flex())?),
         }
     }

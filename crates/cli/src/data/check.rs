@@ -4,7 +4,7 @@ use crate::fail::Fail;
 use crate::{say, tokenizer};
 use qkv_data::builtin::{self, Split};
 use qkv_data::readers::{BadRows, Documents, Header, LabelColumn};
-use qkv_data::{Against, Corpus, Example, Format, Level, Reader, Report, Side, Task, Tokenize, check};
+use qkv_data::{Against, Corpus, Format, Level, Reader, Report, Side, Task, Tokenize, check};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ Examples:
 pub(super) struct Args {
     /// A file or folder, two parallel files (train.de,train.en), or builtin:NAME
     file: String,
-    /// What it is for: pair (or translate), classify, classify-pair, tag, answer, text (or generate), image
+    /// What it is for: translate, next-token (or generate), masked, classify, classify-pair, tag, answer, image
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
     /// Count lengths in its tokens, and find what it does not know
@@ -143,16 +143,9 @@ fn made(args: &Args, task: Option<Task>) -> Result<Data, Fail> {
         return Err(Fail::usage(what, "leave out --valid, --test, --format, --header, --column and --skip-bad-rows"));
     }
     let corpus = builtin::Corpus::find(&args.file)?;
-    let task = task.unwrap_or(corpus.task().into());
-    // Every corpus of text can teach a language model.
-    let shaped = |example: builtin::Example| match (task, Example::from(example)) {
-        (Task::Text, example) if !matches!(example, Example::Image { .. }) => {
-            Example::Text(example.text().into_owned())
-        }
-        (_, example) => example,
-    };
+    let task = task.unwrap_or(corpus.task());
     let side = |split: Split| -> Arc<dyn Corpus> {
-        Arc::new(corpus.examples(1, split).take(corpus.size(split)).map(shaped).collect::<Vec<Example>>())
+        Arc::new(corpus.examples(1, split).take(corpus.size(split)).map(|e| e.for_task(task)).collect::<Vec<_>>())
     };
     let others = [Split::Valid, Split::Test, Split::Compositional].map(|split| (split.name(), side(split)));
     Ok(Data { train: side(Split::Train), others: others.into(), task, bad_rows: 0, notes: vec![] })

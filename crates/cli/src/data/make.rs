@@ -3,8 +3,8 @@
 use crate::fail::Fail;
 use crate::inspect::numbers::grouped;
 use crate::say;
-use qkv_data::Task;
-use qkv_data::builtin::{Corpus, Example, Split};
+use qkv_data::builtin::{Corpus, Split};
+use qkv_data::{Example, Task};
 use serde_json::json;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
 /// Every corpus: name, task, size and what it holds.
 fn list(json: bool) -> Result<(), Fail> {
     for corpus in Corpus::ALL {
-        let (name, task) = (format!("builtin:{}", corpus.name()), Task::from(corpus.task()).name());
+        let (name, task) = (format!("builtin:{}", corpus.name()), corpus.task().name());
         let sizes = Split::ALL.map(|split| corpus.size(split));
         if json {
             let sizes = Split::ALL.iter().zip(sizes).map(|(split, n)| (split.name().to_string(), n.into()));
@@ -119,7 +119,7 @@ fn form(args: &Args, corpus: Corpus) -> Result<Form, Fail> {
         (None, false, None | Some("tsv" | "tab" | "txt")) => Form::Tsv,
         (None, false, Some("jsonl" | "ndjson")) => Form::Jsonl,
         (None, false, Some("conll" | "bio")) => Form::Conll,
-        (None, false, Some("")) if Task::from(corpus.task()) == Task::Image => Form::Png,
+        (None, false, Some("")) if corpus.task() == Task::Image => Form::Png,
         (None, false, Some(_)) => {
             let out = args.out.as_deref().unwrap_or(Path::new("")).display();
             let what = format!("{out}: the name does not say how to write");

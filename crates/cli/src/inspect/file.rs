@@ -7,7 +7,7 @@ use crate::fail::Fail;
 use crate::{model, say};
 use qkv_model::families::{self, Config, Files, Sheet};
 use qkv_model::spec::Spec;
-use qkv_train::home::model_of;
+use qkv_train::run_dir::model_of;
 use qkv_weights::{Checkpoint, Format, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;

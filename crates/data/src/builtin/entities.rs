@@ -5,8 +5,8 @@
 //! split has family names that training never shows: they are built from syllables, and some are kept.
 
 use super::draw::Draw;
-use super::example::Example;
 use super::world::{FIRST, LAST, TOWNS};
+use crate::Example;
 
 /// The tags.
 pub(super) const TAGS: [&str; 9] = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-DATE", "I-DATE"];

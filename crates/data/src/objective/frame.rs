@@ -9,6 +9,7 @@
 
 use crate::tokenize::{Role, Tokenize, need};
 use crate::{Error, Result};
+use qkv_text::Tokenizer;
 
 /// What stands before, between and after texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,25 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// What a tokenizer itself puts around one text and around two, by its own post-processor; nothing where it has none.
+    /// A checkpoint brings it along, so what is learnt and what is asked are framed alike.
+    pub fn of_tokenizer(tokenizer: &Tokenizer) -> Result<Option<Self>> {
+        let one = tokenizer.encode("a", true)?;
+        let before = one.special_mask.iter().take_while(|special| **special).count();
+        let after = one.special_mask.iter().skip(before).rev().take_while(|special| **special).count();
+        let (open, close) = (one.ids[..before].to_vec(), one.ids[one.len() - after..].to_vec());
+        if open.is_empty() && close.is_empty() {
+            return Ok(None);
+        }
+        // A tokenizer with two vocabularies takes no pairs: then a text's end stands between two.
+        let Ok(two) = tokenizer.encode_pair("a", "a", true) else {
+            return Ok(Some(Self { open, between: close.clone(), close, kinds: false }));
+        };
+        let inner = |i: &usize| two.special_mask[*i] && *i >= before && *i < two.len() - after;
+        let between = (0..two.len()).filter(inner).map(|i| two.ids[i]).collect();
+        Ok(Some(Self { open, between, close, kinds: two.type_ids.iter().any(|kind| *kind != 0) }))
+    }
+
     /// `[CLS] a [SEP] b [SEP]` with kinds.
     ///
     /// ```

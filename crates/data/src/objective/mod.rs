@@ -29,7 +29,7 @@ pub use answer::Answer;
 pub use classify::{Classify, Labels};
 pub use denoise::{Denoise, Noise};
 pub use frame::{Frame, Seq2Seq};
-pub use image::Pictures;
+pub use image::{Normalisation, Pictures};
 pub use masked::Masked;
 pub use next_token::{Borders, NextToken, Packed};
 pub use prefix::{Prefix, Split};

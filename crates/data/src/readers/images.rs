@@ -56,6 +56,16 @@ fn decode(path: &Path, want: Option<Picture>) -> Result<(Picture, Vec<u8>)> {
     Ok((size, pixels(picture, channels)))
 }
 
+/// A picture file, brought to `size`; without a label.
+pub fn read_picture(path: &Path, size: Picture) -> Result<Example> {
+    if ![1, 3].contains(&size.channels) {
+        let what = format!("pictures have 1 or 3 channels, not {}", size.channels);
+        return Err(Error::new(path.display().to_string(), what, "choose a model for grey or colour pictures"));
+    }
+    let (Picture { width, height, channels }, pixels) = decode(path, Some(size))?;
+    Ok(Example::Image { width, height, channels, pixels, label: String::new() })
+}
+
 fn pixels(picture: DynamicImage, channels: usize) -> Vec<u8> {
     match channels {
         1 => picture.into_luma8().into_raw(),

@@ -48,7 +48,7 @@ pub enum Groups {
     Alike,
     /// norms, biases and tables of vectors do not decay, as is customary; and each layer below the head learns with
     /// `layer_rate` times the rate of the one above it (1: all alike), out of `layers`
-    Customary {
+    NoDecayOnNorms {
         /// the factor from layer to layer
         layer_rate: f32,
         /// how many layers a stack has
@@ -64,7 +64,7 @@ impl Groups {
 
     /// What the rate of a parameter is multiplied by.
     fn pace(self, path: &str) -> f32 {
-        let Self::Customary { layer_rate, layers } = self else { return 1.0 };
+        let Self::NoDecayOnNorms { layer_rate, layers } = self else { return 1.0 };
         if layer_rate == 1.0 || path.starts_with("head") {
             return 1.0;
         }
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn norms_biases_and_tables_do_not_decay_and_deep_layers_learn_slowly() {
-        let groups = Groups::Customary { layer_rate: 0.5, layers: 2 };
+        let groups = Groups::NoDecayOnNorms { layer_rate: 0.5, layers: 2 };
         assert!(groups.decays("decoder.layers.0.ffn.up.weight", 2) && !groups.decays("tokens.weight", 2));
         assert!(!groups.decays("decoder.layers.0.norm_self.gain", 1) && Groups::Alike.decays("tokens.weight", 2));
         let paths =

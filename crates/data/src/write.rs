@@ -1,88 +1,25 @@
-//! One example of any task, and how it is written to a file.
+//! How an example is written to a file, so that the readers read it back.
 //!
 //! | task | TSV fields | other forms |
 //! |---|---|---|
 //! | pairs | source, target | |
-//! | labels | text, label | |
+//! | labels | text, label; or first, second, label | |
 //! | tags | words, tags (each separated by spaces) | CoNLL |
 //! | answers | context, question, answer, start (in characters, as SQuAD counts) | JSON |
 //! | text | text | |
 //! | images | label, then every pixel | PGM or PPM, PNG |
 
-use super::draw::{hash, hash_bytes};
-use qkv_base::{Error, Result};
+use crate::{Error, Example, Result};
 use serde_json::{Value, json};
 use std::io::Cursor;
 
-/// One example. What it holds follows from the corpus' task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Example {
-    /// a source and what it becomes
-    Pair {
-        /// what is read
-        source: String,
-        /// what is written
-        target: String,
-    },
-    /// a text and its label
-    Labelled {
-        /// what is read
-        text: String,
-        /// one of the corpus' labels
-        label: String,
-    },
-    /// words, each with its tag
-    Tagged {
-        /// what is read, word by word
-        words: Vec<String>,
-        /// one tag a word
-        tags: Vec<String>,
-    },
-    /// a question about a context
-    Question {
-        /// what is read
-        context: String,
-        /// what is asked
-        question: String,
-        /// the piece of the context that answers it
-        answer: String,
-        /// the byte of the context where the answer starts
-        start: usize,
-    },
-    /// plain text
-    Text(String),
-    /// a picture and its label
-    Image {
-        /// pixels in a row
-        width: usize,
-        /// rows
-        height: usize,
-        /// 1 for grey, 3 for red, green and blue
-        channels: usize,
-        /// row by row, channels side by side
-        pixels: Vec<u8>,
-        /// one of the corpus' labels
-        label: String,
-    },
-}
-
 impl Example {
-    /// 64 bits that tell this example's source from others; two examples with one source are duplicates.
-    pub(super) fn identity(&self) -> u64 {
-        match self {
-            Example::Pair { source, .. } => hash(&[source]),
-            Example::Labelled { text, .. } | Example::Text(text) => hash(&[text]),
-            Example::Tagged { words, .. } => hash(&words.iter().map(String::as_str).collect::<Vec<_>>()),
-            Example::Question { context, question, .. } => hash(&[context, question]),
-            Example::Image { pixels, .. } => hash_bytes(&[pixels]),
-        }
-    }
-
     /// The names of [`Example::row`]'s fields.
     pub fn header(&self) -> Vec<String> {
         let names: &[&str] = match self {
             Example::Pair { .. } => &["source", "target"],
             Example::Labelled { .. } => &["text", "label"],
+            Example::LabelledPair { .. } => &["first", "second", "label"],
             Example::Tagged { .. } => &["words", "tags"],
             Example::Question { .. } => &["context", "question", "answer", "start"],
             Example::Text(_) => &["text"],
@@ -107,6 +44,7 @@ impl Example {
         match self {
             Example::Pair { source, target } => vec![source.clone(), target.clone()],
             Example::Labelled { text, label } => vec![text.clone(), label.clone()],
+            Example::LabelledPair { first, second, label } => vec![first.clone(), second.clone(), label.clone()],
             Example::Tagged { words, tags } => vec![words.join(" "), tags.join(" ")],
             Example::Question { context, question, answer, start } => {
                 vec![context.clone(), question.clone(), answer.clone(), letters(context, *start).to_string()]
@@ -123,6 +61,9 @@ impl Example {
         match self {
             Example::Pair { source, target } => json!({ "source": source, "target": target }),
             Example::Labelled { text, label } => json!({ "text": text, "label": label }),
+            Example::LabelledPair { first, second, label } => {
+                json!({ "first": first, "second": second, "label": label })
+            }
             Example::Tagged { words, tags } => json!({ "words": words, "tags": tags }),
             Example::Question { context, question, answer, start } => {
                 json!({ "context": context, "question": question, "answer": answer, "start": letters(context, *start) })
@@ -169,41 +110,19 @@ impl Example {
     }
 }
 
-impl From<Example> for crate::Example {
-    /// A made example as one that is read.
-    fn from(example: Example) -> Self {
-        match example {
-            Example::Pair { source, target } => Self::Pair { source, target },
-            Example::Labelled { text, label } => Self::Labelled { text, label },
-            Example::Tagged { words, tags } => Self::Tagged { words, tags },
-            Example::Question { context, question, answer, start } => {
-                Self::Question { context, question, answer, start }
-            }
-            Example::Text(text) => Self::Text(text),
-            Example::Image { width, height, channels, pixels, label } => {
-                Self::Image { width, height, channels, pixels, label }
-            }
-        }
-    }
-}
-
 /// Characters before this byte of a text.
 fn letters(text: &str, byte: usize) -> usize {
     text.get(..byte).map_or(0, |before| before.chars().count())
 }
 
 fn wrong(form: &str, needs: &str) -> Error {
-    Error::new(
-        "built-in corpus",
-        format!("{form} cannot hold this example"),
-        format!("it is for {needs}; use TSV or JSON"),
-    )
+    Error::new("example", format!("{form} cannot hold this example"), format!("it is for {needs}; use TSV or JSON"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Corpus, Split};
     use super::*;
+    use crate::builtin::{Corpus, Split};
 
     #[test]
     fn rows_have_a_name_for_every_field_and_no_tabs() {
@@ -231,15 +150,14 @@ mod tests {
             if corpus == Corpus::Facts {
                 made.push(question.clone());
             }
-            let want: Vec<crate::Example> = made.iter().cloned().map(Into::into).collect();
             let tsv: String = made.iter().map(|example| example.row().join("\t") + "\n").collect();
             let jsonl: String = made.iter().map(|example| format!("{}\n", example.json())).collect();
             for (name, text) in [("rows.tsv", tsv), ("rows.jsonl", jsonl)] {
                 let path = folder.path().join(name);
                 std::fs::write(&path, text).unwrap();
-                let read = crate::read(&path, corpus.task().into()).unwrap();
-                let read: Vec<crate::Example> = read.corpus.examples().collect::<Result<_>>().unwrap();
-                assert_eq!(read, want, "{} as {name}", corpus.name());
+                let read = crate::read(&path, corpus.task()).unwrap();
+                let read: Vec<Example> = read.corpus.examples().collect::<Result<_>>().unwrap();
+                assert_eq!(read, made, "{} as {name}", corpus.name());
             }
         }
     }

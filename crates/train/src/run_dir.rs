@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// A run's directory, locked.
 #[derive(Debug)]
-pub struct Home {
+pub struct RunDir {
     dir: PathBuf,
     /// whether nothing was there before
     fresh: bool,
@@ -27,7 +27,7 @@ pub enum Expect {
     Run,
 }
 
-impl Home {
+impl RunDir {
     /// Opens (and makes) the directory. A path that cannot be written to, holds another run, or is in use is refused.
     pub fn open(dir: &Path, expect: Expect) -> Result<Self> {
         let fail = |what: String, hint: &str| Error::new(dir.display().to_string(), what, hint);
@@ -172,39 +172,39 @@ mod tests {
     fn a_place_is_taken_once() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("a/b");
-        let home = Home::open(&place, Expect::Nothing).unwrap();
-        let second = Home::open(&place, Expect::Nothing).unwrap_err();
+        let run_dir = RunDir::open(&place, Expect::Nothing).unwrap();
+        let second = RunDir::open(&place, Expect::Nothing).unwrap_err();
         assert!(second.what.contains("in use"), "{second}");
-        drop(home);
-        assert!(Home::open(&place, Expect::Run).unwrap_err().what.contains("no run"));
-        Home::open(&place, Expect::Nothing).unwrap().write("recipe.toml", b"").unwrap();
-        assert!(Home::open(&place, Expect::Nothing).unwrap_err().hint.contains("--resume"));
-        Home::open(&place, Expect::Run).unwrap();
+        drop(run_dir);
+        assert!(RunDir::open(&place, Expect::Run).unwrap_err().what.contains("no run"));
+        RunDir::open(&place, Expect::Nothing).unwrap().write("recipe.toml", b"").unwrap();
+        assert!(RunDir::open(&place, Expect::Nothing).unwrap_err().hint.contains("--resume"));
+        RunDir::open(&place, Expect::Run).unwrap();
     }
 
     #[test]
     fn a_refused_run_goes_and_takes_nothing_of_a_person_with_it() {
         let place = tempfile::tempdir().unwrap();
         let new = place.path().join("new");
-        let home = Home::open(&new, Expect::Nothing).unwrap();
-        home.write("recipe.toml", b"x").unwrap();
-        home.abandon();
+        let run_dir = RunDir::open(&new, Expect::Nothing).unwrap();
+        run_dir.write("recipe.toml", b"x").unwrap();
+        run_dir.abandon();
         assert!(!new.exists());
 
         let mine = place.path().join("mine");
         std::fs::create_dir_all(mine.join("letters")).unwrap();
         std::fs::write(mine.join("thesis.txt"), "years").unwrap();
-        let home = Home::open(&mine, Expect::Nothing).unwrap();
-        home.write("recipe.toml", b"x").unwrap();
-        home.abandon();
+        let run_dir = RunDir::open(&mine, Expect::Nothing).unwrap();
+        run_dir.write("recipe.toml", b"x").unwrap();
+        run_dir.abandon();
         let mut left: Vec<_> = std::fs::read_dir(&mine).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["letters", "thesis.txt"]);
 
         let worked = place.path().join("worked");
-        let home = Home::open(&worked, Expect::Nothing).unwrap();
-        home.write("metrics.jsonl", b"{}").unwrap();
-        home.abandon();
+        let run_dir = RunDir::open(&worked, Expect::Nothing).unwrap();
+        run_dir.write("metrics.jsonl", b"{}").unwrap();
+        run_dir.abandon();
         assert!(worked.join("metrics.jsonl").exists(), "steps were taken");
     }
 
@@ -213,25 +213,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, b"").unwrap();
-        assert!(Home::open(&file, Expect::Nothing).unwrap_err().what.contains("is a file"));
-        assert!(Home::open(&file.join("in"), Expect::Nothing).unwrap_err().what.contains("cannot be written"));
+        assert!(RunDir::open(&file, Expect::Nothing).unwrap_err().what.contains("is a file"));
+        assert!(RunDir::open(&file.join("in"), Expect::Nothing).unwrap_err().what.contains("cannot be written"));
     }
 
     #[test]
     fn a_failed_replacement_leaves_what_was_there() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::open(dir.path(), Expect::Nothing).unwrap();
+        let run_dir = RunDir::open(dir.path(), Expect::Nothing).unwrap();
         let put = |text: &'static [u8]| {
             move |d: &Path| {
                 std::fs::write(d.join("f"), text).unwrap();
                 Ok(())
             }
         };
-        home.replace("model", put(b"one")).unwrap();
-        assert!(home.replace("model", |_| Err(Error::new("x", "y", ""))).is_err());
-        assert_eq!(std::fs::read(home.at("model/f")).unwrap(), b"one");
-        home.replace("model", put(b"two")).unwrap();
-        assert_eq!(std::fs::read(home.at("model/f")).unwrap(), b"two");
+        run_dir.replace("model", put(b"one")).unwrap();
+        assert!(run_dir.replace("model", |_| Err(Error::new("x", "y", ""))).is_err());
+        assert_eq!(std::fs::read(run_dir.at("model/f")).unwrap(), b"one");
+        run_dir.replace("model", put(b"two")).unwrap();
+        assert_eq!(std::fs::read(run_dir.at("model/f")).unwrap(), b"two");
         assert!(
             std::fs::read_dir(dir.path()).unwrap().flatten().all(|e| !e.file_name().to_string_lossy().contains("tmp-"))
         );
