@@ -64,3 +64,9 @@ impl From<Error> for Fail {
         Self { message: error.to_string(), hint: error.hint, code: exit_code(error.kind) }
     }
 }
+
+impl std::fmt::Display for Fail {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}

@@ -217,7 +217,7 @@ impl Summary {
                 kv_heads: heads.kv_heads,
                 head_width: heads.dim,
                 inner: stack.ffn.inner(),
-                window: stack.window,
+                window: stack.window.size(),
             }
         };
         // A gradient costs two products for each one of the forward pass: of the input and of the weight.

@@ -2,7 +2,7 @@
 
 use super::numbers::grouped;
 use qkv_kernels::{Activation, Pairing};
-use qkv_model::spec::{Dropout, Head, Input, Output, Place, Pool, Position, Shape, Spec, Stack, Start};
+use qkv_model::spec::{Dropout, Head, InitScheme, Input, Output, Place, Pool, Position, Shape, Spec, Stack, Window};
 use qkv_nn::position::{Buckets, RopeScaling, Waves};
 use qkv_nn::{Biased, Ffn, NormKind, Scale, Wiring};
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub(super) fn facts(spec: &Spec) -> Vec<Fact> {
             facts.extend([("attention", attention(spec, stack)), ("feed-forward", ffn(spec, stack))]);
         }
     }
-    facts.extend([("head", head(spec)), ("dropout", dropout(spec.dropout)), ("start", start(spec.start))]);
+    facts.extend([("head", head(spec)), ("dropout", dropout(spec.dropout)), ("start", start(spec.init))]);
     facts.into_iter().map(|(what, words)| Fact { what, words }).collect()
 }
 
@@ -40,8 +40,14 @@ fn shape(spec: &Spec) -> String {
     match &spec.shape {
         Shape::Encoder(stack) => format!("encoder of {}, reads both ways", layers(stack)),
         Shape::Decoder(stack) => match stack.window {
-            Some(n) => format!("decoder of {}, sees itself and {} before", layers(stack), n - 1),
-            None => format!("decoder of {}, sees itself and everything before", layers(stack)),
+            Window::Every(n) => format!("decoder of {}, sees itself and {} before", layers(stack), n - 1),
+            Window::Alternating { window, full_every } => format!(
+                "decoder of {}, sees itself and {} before, every {} layer everything",
+                layers(stack),
+                window - 1,
+                ordinal(full_every)
+            ),
+            Window::None => format!("decoder of {}, sees itself and everything before", layers(stack)),
         },
         Shape::Pair { encoder, decoder } => {
             format!("encoder of {}, decoder of {} that also looks at the encoder", layers(encoder), layers(decoder))
@@ -53,18 +59,28 @@ fn layers(stack: &Stack) -> String {
     format!("{} {}", stack.layers, if stack.layers == 1 { "layer" } else { "layers" })
 }
 
+fn ordinal(n: usize) -> String {
+    match n {
+        2 => "second".into(),
+        3 => "third".into(),
+        n => format!("{n}th"),
+    }
+}
+
 fn input(spec: &Spec) -> String {
     let c = grouped(spec.width);
     match spec.input {
-        Input::Tokens { vocabulary, kinds, scaled, normed, .. } => {
+        Input::Tokens { vocabulary, token_types, scaled, normed, .. } => {
             let scaled = if scaled { format!(", times √{c}") } else { String::new() };
-            let kinds = if kinds > 0 {
-                format!(", {kinds} {} of token", if kinds == 1 { "kind" } else { "kinds" })
+            let types = if token_types > 0 {
+                format!(", {token_types} token {}", if token_types == 1 { "type" } else { "types" })
             } else {
                 String::new()
             };
             let normed = if normed { ", normalised" } else { "" };
-            format!("{} tokens, vectors of {c}{scaled}{kinds}{normed}", grouped(vocabulary))
+            let [v, e] = [vocabulary, spec.table_width()].map(grouped);
+            let project = if e == c { String::new() } else { format!(", then {e} → {c}") };
+            format!("{v} tokens, vectors of {e}{scaled}{types}{normed}{project}")
         }
         Input::Patches { image, patch, channels } => {
             let tokens = spec.patches().unwrap_or(0);
@@ -79,6 +95,7 @@ fn wiring(wiring: Wiring) -> &'static str {
     match wiring {
         Wiring::Pre => "pre-norm, x + f(norm(x)), a norm at the end of the stack",
         Wiring::Post => "post-norm, norm(x + f(x))",
+        Wiring::Sandwich => "norms on both sides, x + norm(f(norm(x))), a norm at the end of the stack",
     }
 }
 
@@ -86,6 +103,7 @@ fn norm(norm: NormKind) -> String {
     match norm {
         NormKind::Layer { eps } => format!("LayerNorm, ε {eps:e}"),
         NormKind::Rms { eps } => format!("RMSNorm, ε {eps:e}"),
+        NormKind::RmsOnePlus { eps } => format!("RMSNorm with gains counted from one, ε {eps:e}"),
     }
 }
 
@@ -117,13 +135,15 @@ fn position(position: &Position) -> String {
         Position::Relative(Buckets::Logarithmic { buckets, max_distance, .. }) => {
             format!("a learned number per head and distance, {buckets} buckets that widen up to {max_distance}")
         }
-        Position::Rotary { max, theta, features, scaling, pairing } => {
+        Position::Rotary { max, theta, features, scaling, pairing, window_theta } => {
             let part = features.map_or(String::new(), |n| format!(", {n} features of each head"));
             let pairs = match pairing {
                 Pairing::Halves => "halves paired",
                 Pairing::Neighbours => "neighbours paired",
             };
-            format!("rotary, θ {}{part}, {pairs}{}, {}", grouped(*theta as u64), stretched(*scaling), up_to(*max))
+            let local = window_theta.map_or(String::new(), |t| format!(" ({} within windows)", grouped(t as u64)));
+            let theta = grouped(*theta as u64);
+            format!("rotary, θ {theta}{local}{part}, {pairs}{}, {}", stretched(*scaling), up_to(*max))
         }
         Position::Alibi => "ALiBi, a fixed slope per head, no limit".into(),
     }
@@ -148,13 +168,16 @@ fn attention(spec: &Spec, stack: &Stack) -> String {
     let scale = match spec.attention_scale {
         Scale::InverseRoot => format!("scores / √{}", heads.dim),
         Scale::One => "scores unscaled".into(),
+        Scale::InverseRootOf(n) => format!("scores / √{n}"),
     };
     let bias = match spec.attention_bias {
         Biased::All => "biases",
         Biased::None => "no biases",
         Biased::Qkv => "biases for queries, keys and values",
     };
-    format!("{} heads of {}{shared}, {scale}, {bias}", heads.heads, heads.dim)
+    let cap = spec.soft_cap.attention.map_or(String::new(), |cap| format!(" within ±{cap}"));
+    let normed = if spec.qk_norm.is_some() { ", queries and keys normalised" } else { "" };
+    format!("{} heads of {}{shared}{normed}, {scale}{cap}, {bias}", heads.heads, heads.dim)
 }
 
 fn ffn(spec: &Spec, stack: &Stack) -> String {
@@ -185,7 +208,8 @@ fn head(spec: &Spec) -> String {
                 Output::Tied => "tied to the token vectors",
                 Output::TiedScaled => "tied to the token vectors, hidden states / √C",
             };
-            format!("a score for each word, {output}{}", if *bias { ", with a bias" } else { "" })
+            let cap = spec.soft_cap.logits.map_or(String::new(), |cap| format!(", within ±{cap}"));
+            format!("a score for each word, {output}{}{cap}", if *bias { ", with a bias" } else { "" })
         }
         Head::Masked { act } => {
             format!("a score for each hidden word: dense, {}, norm, tied to the token vectors", activation(*act))
@@ -198,6 +222,9 @@ fn head(spec: &Spec) -> String {
         },
         Head::Tag { labels } => format!("{} tags for each position", grouped(*labels)),
         Head::Span => "start and end scores for each position".into(),
+        Head::Detect { act } => {
+            format!("a score for each position, above 0 where the token was replaced: dense, {}", activation(*act))
+        }
         Head::Pool => "one vector for the sequence".into(),
     }
 }
@@ -216,12 +243,12 @@ fn dropout(dropout: Dropout) -> String {
     text
 }
 
-fn start(start: Start) -> String {
+fn start(start: InitScheme) -> String {
     match start {
-        Start::Normal { std } => format!("Gaussian of {std}"),
-        Start::Gpt2 { std } => format!("Gaussian of {std}, smaller where a sub-layer ends (GPT-2)"),
-        Start::Xavier => "Glorot's uniform, token vectors Gaussian of 1/√C".into(),
-        Start::T5 => "Gaussian by fan-in (T5)".into(),
-        Start::Torch => "uniform by fan-in (PyTorch)".into(),
+        InitScheme::Normal { std } => format!("Gaussian of {std}"),
+        InitScheme::Gpt2 { std } => format!("Gaussian of {std}, smaller where a sub-layer ends (GPT-2)"),
+        InitScheme::Xavier => "Glorot's uniform, token vectors Gaussian of 1/√C".into(),
+        InitScheme::T5 => "Gaussian by fan-in (T5)".into(),
+        InitScheme::Torch => "uniform by fan-in (PyTorch)".into(),
     }
 }

@@ -9,7 +9,7 @@ use crate::cli::terminal::say;
 use burn::tensor::{Device, Tensor};
 use clap::ValueEnum;
 use qkv_kernels::{Activation, CrossEntropy, Ids, Key, cross_entropy};
-use qkv_model::spec::{Dropout, Head, Output, Position, Shape, Stack, Start};
+use qkv_model::spec::{Dropout, Head, InitScheme, Output, Position, Shape, Stack};
 use qkv_model::{CausalLm, Seq2Seq, Spec, Tokens, Transformer, count, presets};
 use qkv_nn::Cx;
 use qkv_nn::position::Waves;
@@ -73,7 +73,7 @@ impl Args {
             Kind::Gpt => Spec {
                 head: Head::Language { output: Output::Own, bias: false },
                 dropout: Dropout::default(),
-                start: Start::Torch,
+                init: InitScheme::Torch,
                 ..presets::gpt2(self.vocab, self.width, self.layers, self.heads, self.context)
             },
             Kind::Pair => {

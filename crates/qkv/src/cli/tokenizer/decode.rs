@@ -69,7 +69,7 @@ mod tests {
         }
         assert!(ids("", "x").expect("none").is_empty());
         for line in ["5 -6", "a", "[5, -6]", "[5", "{}", "4294967296", "[4294967296]"] {
-            assert!(ids(line, "x:1").expect_err(line).message().starts_with("x:1: "));
+            assert!(ids(line, "x:1").expect_err(line).to_string().starts_with("x:1: "));
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct Inputs {
     pub input_ids: Option<Vec<Vec<u32>>>,
     /// 1 where real, `[B, T]`
     pub attention_mask: Option<Vec<Vec<u32>>>,
-    /// kinds, `[B, T]`
+    /// token types (segments), `[B, T]`
     pub token_type_ids: Option<Vec<Vec<u32>>>,
     /// what the decoder has written so far, `[B, Tt]`
     pub decoder_input_ids: Option<Vec<Vec<u32>>>,
@@ -112,7 +112,7 @@ fn tokens(
     name: &str,
     rows: &[Vec<u32>],
     mask: Option<&Vec<Vec<u32>>>,
-    kinds: Option<&Vec<Vec<u32>>>,
+    token_types: Option<&Vec<Vec<u32>>>,
 ) -> Result<Tokens> {
     let mut tokens = Tokens::new(ids(name, rows)?);
     if let Some(mask) = mask {
@@ -126,8 +126,8 @@ fn tokens(
             tokens = tokens.with_padding(real);
         }
     }
-    if let Some(kinds) = kinds {
-        tokens = tokens.with_kinds(ids("token_type_ids", kinds)?);
+    if let Some(token_types) = token_types {
+        tokens = tokens.with_token_types(ids("token_type_ids", token_types)?);
     }
     Ok(tokens)
 }
@@ -178,7 +178,7 @@ impl Transformer {
 }
 
 /// Runs the network on `inputs`.
-pub fn look(it: &Pretrained, inputs: &Inputs, show: Show) -> Result<Outputs> {
+pub fn forward_outputs(it: &Pretrained, inputs: &Inputs, show: Show) -> Result<Outputs> {
     let mut out = pass(it, inputs, Taps::new(["hidden", "normed"].into_iter().filter(|_| show.hidden)))?;
     if show.attentions {
         let seen = pass(it, inputs, Taps::new(["weights"]))?;
@@ -220,6 +220,7 @@ fn pass(it: &Pretrained, inputs: &Inputs, mut taps: Taps) -> Result<Outputs> {
                 out.push((name.into(), Output::One(Array::of(scores))));
             }
         }
+        Head::Detect { .. } => out.push(("logits".into(), Output::One(Array::of(answer.squeeze_dim::<2>(2))))),
         Head::Classify { .. } => out.push(("logits".into(), Output::One(Array::of(answer.squeeze_dim::<2>(1))))),
         Head::Pool => out.push(("pooler_output".into(), Output::One(Array::of(answer.squeeze_dim::<2>(1))))),
         _ => out.push((answer_name(it, "last_hidden_state"), Output::One(Array::of(answer)))),

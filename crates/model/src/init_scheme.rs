@@ -1,10 +1,10 @@
 //! How each kind of parameter starts under each named scheme.
 
-use crate::spec::{Spec, Stack, Start};
+use crate::spec::{InitScheme, Spec, Stack};
 use qkv_nn::Init;
 
-impl Start {
-    /// Token, kind and class vectors, and learned positions.
+impl InitScheme {
+    /// Token, token type and class vectors, and learned positions.
     pub(crate) fn embedding(self, width: usize) -> Init {
         match self {
             Self::Normal { std } | Self::Gpt2 { std } => Init::Normal { std },

@@ -8,12 +8,14 @@
 //! | self-attention | `2C` into and out of the norm, `H·D + 2G·D` queries, keys and values, `H·D` mixed |
 //! | cross-attention | `2C + 2H·D`, and `2G·D` for each token of the memory |
 //! | feed-forward | `2C`, and `2F` before and behind the activation (`3F` gated) |
-//! | head | `2C`, and its answers: `V` for a language |
+//! | norms on queries and keys | `H·D + G·D` before them |
+//! | norms behind sub-layers | `C` each |
+//! | head | `2C`, and its answers: `V` for a language (`2V` with a soft cap) |
 //!
 //! With blocks run again in the backward, each keeps `C`, and the largest of them is whole at one time.
 
 use crate::spec::{Head, Shape, Spec, Stack};
-use qkv_nn::Ffn;
+use qkv_nn::{Ffn, Wiring};
 
 /// Tokens of a batch, padding counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +58,9 @@ pub fn bytes(spec: &Spec, batch: Batch, recompute: bool) -> u64 {
 fn block(spec: &Spec, stack: &Stack, tokens: usize, memory: usize) -> usize {
     let (c, heads) = (spec.width, stack.heads(spec.width));
     let (q, kv) = (heads.heads * heads.dim, heads.kv_heads * heads.dim);
-    let attention = 2 * c + 2 * q + 2 * kv + heads.heads;
+    let normed = if spec.qk_norm.is_some() { q + kv } else { 0 };
+    let behind = if spec.wiring == Wiring::Sandwich { 2 * c } else { 0 };
+    let attention = 2 * c + 2 * q + 2 * kv + heads.heads + normed + behind;
     let cross = if memory > 0 { (2 * c + 2 * q + heads.heads) * tokens + 2 * kv * memory } else { 0 };
     let ffn = match stack.ffn {
         Ffn::Dense { inner, .. } => 2 * c + 2 * inner,
@@ -67,7 +71,9 @@ fn block(spec: &Spec, stack: &Stack, tokens: usize, memory: usize) -> usize {
 
 fn answers(spec: &Spec, rows: usize, tokens: usize) -> usize {
     match spec.head {
+        Head::Language { .. } if spec.soft_cap.logits.is_some() => 2 * tokens * spec.vocabulary().unwrap_or(0),
         Head::Language { .. } | Head::Masked { .. } => tokens * spec.vocabulary().unwrap_or(0),
+        Head::Detect { .. } => tokens * (2 * spec.width + 1),
         Head::Classify { labels, .. } => rows * (labels + 2 * spec.width),
         Head::Tag { labels } => tokens * labels,
         Head::Span => 2 * tokens,
