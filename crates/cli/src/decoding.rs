@@ -2,11 +2,11 @@
 //! how ids come in.
 
 use crate::fail::Fail;
-use burn::tensor::Device;
 use qkv_decode::search::{Beam, Constraint, Early, Length};
 use qkv_decode::{Chain, Defaults, Pick, Preset};
 use qkv_model::spec::Shape;
 use qkv_model::{CausalLm, Pretrained};
+use qkv_nn::device;
 use qkv_text::Tokenizer;
 use qkv_train::run_dir::model_of;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl Speaker {
     /// Loads the model, or the model of the run, at `path`.
     pub(crate) fn load(path: &Path) -> Result<Self, Fail> {
         let path = model_of(path);
-        let net = Pretrained::load(&path, &Device::flex())?;
+        let net = Pretrained::load(&path, &device::default())?;
         for warning in &net.report.warnings {
             eprintln!("warning: {warning}");
         }

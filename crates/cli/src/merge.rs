@@ -2,7 +2,6 @@
 
 use crate::fail::Fail;
 use crate::say;
-use burn::tensor::Device;
 use qkv_base::Error;
 use qkv_data::Batch;
 use qkv_kernels::Key;
@@ -10,6 +9,7 @@ use qkv_model::families::{Config, Task, named};
 use qkv_model::spec::{Input, Spec};
 use qkv_model::{Pretrained, Transformer, pretrained};
 use qkv_nn::Cx;
+use qkv_nn::device;
 use qkv_train::run_dir::model_of;
 use qkv_train::{adapter, step};
 use qkv_weights::Dtype;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 /// The base, with the head that the adapter brings.
 fn load(model: &Path, adapter: &Path) -> Result<Pretrained, Error> {
     let beside = adapter.join("config.json");
-    let device = Device::flex();
+    let device = device::default();
     if !beside.exists() {
         return Pretrained::load(model, &device);
     }

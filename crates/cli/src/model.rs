@@ -2,10 +2,10 @@
 //! and batches of them, longest with longest.
 
 use crate::fail::Fail;
-use burn::tensor::Device;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use qkv_kernels::Ids;
 use qkv_model::{Pretrained, Tokens};
+use qkv_nn::device;
 use qkv_text::{Encoding, GgufVocab, Tokenizer};
 use qkv_train::run_dir::model_of;
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
@@ -22,7 +22,7 @@ impl Model {
     /// Loads it, and tells on stderr what was not as expected.
     pub(crate) fn open(path: &Path) -> Result<Self, Fail> {
         let path = &model_of(path);
-        let it = Pretrained::load(path, &Device::flex())?;
+        let it = Pretrained::load(path, &device::default())?;
         for warning in &it.report.warnings {
             eprintln!("warning: {}: {warning}", path.display());
         }

@@ -12,7 +12,7 @@ use qkv_train::observe::{Board, Event, Journal, Observer};
 use qkv_train::recipe::Goal;
 use qkv_train::run_dir::{self, Expect, RunDir};
 use qkv_train::score::{Judged, Metric, Scores};
-use qkv_train::{Ended, Plan, Recipe, Run, export, on_threads, recipe, run};
+use qkv_train::{Ended, Plan, PlanHooks, Recipe, Run, export, on_threads, recipe, run};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -261,7 +261,7 @@ fn before(
 fn one(run_dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicBool) -> Result<Ended, Fail> {
     let start = Instant::now();
     let kept = Some(run_dir.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
-    let plan = Plan::new(recipe, kept.as_deref())?;
+    let mut plan = Plan::new(recipe, kept.as_deref())?;
     if let (Some(tokenizer), None) = (&plan.tokenizer, kept) {
         run_dir.replace("tokenizer", |dir| tokenizer.save(dir))?;
     }
@@ -269,7 +269,9 @@ fn one(run_dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, stop: &AtomicB
     let need = Need::of(&plan)?;
     introduce(&mut show, run_dir, &plan, need, start.elapsed())?;
     need.ensure()?;
-    let (mut going, notes) = Run::new(&plan, run_dir, ways.force)?;
+    let job = plan.job()?;
+    let hooks = PlanHooks { plan: &plan, run_dir };
+    let (mut going, notes) = Run::new(job, &hooks, &run_dir.at("checkpoints"), ways.force)?;
     notes.into_iter().try_for_each(|note| show.see(&Event::Note(note)))?;
     let mut journal = Journal::open(run_dir.dir(), going.state.step, recipe.train.log)?;
     let mut board = Board::create(run_dir.dir(), recipe.train.log)?;

@@ -7,8 +7,8 @@ mod train;
 mod translate;
 
 use crate::fail::Fail;
-use burn::tensor::Device;
 use qkv_model::{Pretrained, Spec, Transformer};
+use qkv_nn::device;
 use std::path::Path;
 
 #[derive(clap::Args)]
@@ -50,8 +50,8 @@ struct Subject<'a, F> {
 impl<F: FnOnce() -> Spec> Subject<'_, F> {
     fn load(self) -> Result<Transformer, Fail> {
         match self.model {
-            Some(path) => Ok(Pretrained::load(&qkv_train::run_dir::model_of(path), &Device::flex())?.model),
-            None => Ok(Transformer::new(&(self.spec)(), 0, &Device::flex())?),
+            Some(path) => Ok(Pretrained::load(&qkv_train::run_dir::model_of(path), &device::default())?.model),
+            None => Ok(Transformer::new(&(self.spec)(), 0, &device::default())?),
         }
     }
 }
