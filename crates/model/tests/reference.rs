@@ -11,7 +11,7 @@ use qkv_model::outputs::{Array, Inputs, Output, Show, forward_outputs};
 use qkv_model::spec::Head;
 use qkv_model::{CausalLm, Encoder, Pretrained, Seq2Seq};
 use qkv_nn::Cx;
-use qkv_train::{Optimizer, Settings, reach};
+use qkv_optim::{Optimizer, Settings, reach};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

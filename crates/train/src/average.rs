@@ -2,22 +2,22 @@
 //! and is what is evaluated and saved where it is kept.
 
 use crate::checkpoint::Loaded;
-use crate::optim::read;
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use qkv_base::Result;
-use qkv_model::Transformer;
+use qkv_kernels::fused::update_slices;
 use qkv_model::pretrained::fill;
+use qkv_nn::{MapParam, map_params, walk};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// A running average of all parameters, by path.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// A running average of all parameters, flat, by path; it stays on their device.
+#[derive(Clone, Debug, Default)]
 pub struct Average {
     /// β
     pub keep: f32,
     /// the average; empty before the first step
-    pub values: BTreeMap<String, Vec<f32>>,
+    pub values: BTreeMap<String, Tensor<1>>,
 }
 
 impl Average {
@@ -28,47 +28,53 @@ impl Average {
 
     /// Takes in the weights of step `step` (from 1). At first the average is young and moves faster:
     /// `β = min(keep, (1 + t)/(10 + t))`.
-    pub fn take(&mut self, model: &Transformer, step: u64) {
+    pub fn take<M: Module>(&mut self, model: &M, step: u64) {
         let keep = self.keep.min((1.0 + step as f32) / (10.0 + step as f32));
-        model.visit(&mut Take { keep, values: &mut self.values, path: vec![] });
+        walk(model, |p| {
+            let mixed = match self.values.remove(p.path()) {
+                Some(held) => mix(keep, held, p.values()),
+                // A handle would be shared with the parameter, whose next update would then have to copy it.
+                None => p.values().mul_scalar(1.0),
+            };
+            self.values.insert(p.path().to_string(), mixed);
+        });
     }
 
     /// The network with the average in place of its weights.
-    pub fn of(&self, model: &Transformer) -> Transformer {
-        fill(model.clone(), self.values.clone())
+    pub fn of<M: Module>(&self, model: &M) -> M {
+        struct Place<'a>(&'a BTreeMap<String, Tensor<1>>);
+        impl MapParam for Place<'_> {
+            fn map<const D: usize>(&mut self, path: &str, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+                let Some(values) = self.0.get(path) else { return param };
+                let values = values.clone().reshape(param.lazy_shape());
+                let values = if param.lazy_device().is_autodiff() { Tensor::from_inner(values) } else { values };
+                let id = param.id;
+                param.transform_for_load(values, id)
+            }
+        }
+        map_params(model.clone(), &mut Place(&self.values))
     }
 }
 
-struct Take<'a> {
-    keep: f32,
-    values: &'a mut BTreeMap<String, Vec<f32>>,
-    path: Vec<String>,
-}
-
-impl ModuleVisitor for Take<'_> {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        const PART: usize = 1 << 14;
-        let (keep, path) = (self.keep, self.path.join("."));
-        let mix = |(held, now): (&mut [f32], &[f32])| {
-            held.iter_mut().zip(now).for_each(|(e, p)| *e = keep * *e + (1.0 - keep) * p);
-        };
-        read(param.val().inner(), |now| match self.values.get_mut(&path) {
-            Some(held) => held.par_chunks_mut(PART).zip(now.par_chunks(PART)).for_each(mix),
-            None => drop(self.values.insert(path, now.to_vec())),
-        });
+/// `β·held + (1 − β)·now`
+fn mix(keep: f32, held: Tensor<1>, now: Tensor<1>) -> Tensor<1> {
+    const PART: usize = 1 << 14;
+    let mix = |(held, now): (&mut [f32], &[f32])| {
+        held.iter_mut().zip(now).for_each(|(e, p)| *e = keep * *e + (1.0 - keep) * p);
+    };
+    let mixed = update_slices(vec![held], now, |written, now| {
+        for held in written.iter_mut() {
+            held.par_chunks_mut(PART).zip(now.par_chunks(PART)).for_each(mix);
+        }
+    });
+    match mixed {
+        Ok(mut one) => one.remove(0),
+        Err((mut one, now)) => one.remove(0) * keep + now * (1.0 - keep),
     }
 }
 
 /// The mean of several checkpoints: the 2017 paper's way, which took the last five.
-pub fn mean(model: Transformer, members: &[Loaded]) -> Result<Transformer> {
+pub fn mean<M: Module>(model: M, members: &[Loaded]) -> Result<M> {
     let mut sums: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for member in members {
         for (path, values) in member.weights(&model)? {
@@ -85,8 +91,8 @@ pub fn mean(model: Transformer, members: &[Loaded]) -> Result<Transformer> {
 mod tests {
     use super::*;
     use burn::tensor::Device;
-    use qkv_model::presets;
     use qkv_model::pretrained::Values;
+    use qkv_model::{Transformer, presets};
 
     #[test]
     fn an_average_lies_between_what_it_was_made_of() {
@@ -100,5 +106,14 @@ mod tests {
         for ((a, b), mean) in a.iter().zip(b).zip(mean) {
             assert!((0.25 * a + 0.75 * b - mean).abs() < 1e-6);
         }
+    }
+
+    /// Inside `plain` no kernel serves a tensor, as on any device but the CPU.
+    #[test]
+    fn it_is_the_same_on_another_device() {
+        let tensor = |v: [f32; 3]| Tensor::<1>::from_floats(v, &Device::flex());
+        let run = || qkv_testkit::values(mix(0.9, tensor([1.0, -2.0, 3.0]), tensor([0.5, 0.25, -8.0])));
+        let (here, there) = (run(), qkv_kernels::plain(run));
+        assert!(here.iter().zip(&there).all(|(a, b)| (a - b).abs() < 1e-6), "{here:?} {there:?}");
     }
 }

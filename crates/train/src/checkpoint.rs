@@ -7,10 +7,13 @@
 
 use crate::average::Average;
 use crate::guard::Guard;
-use crate::optim::Optimizer;
+use burn::module::Module;
+use burn::tensor::{DType, Tensor as Numbers, TensorData};
 use qkv_base::{Error, Kind, Result};
+use qkv_model::count;
 use qkv_model::pretrained::{Values, fill};
-use qkv_model::{Transformer, count};
+use qkv_nn::walk;
+use qkv_optim::Optimizer;
 use qkv_weights::{Checkpoint as Weights, Dtype, Tensor, save_safetensors, write_atomically};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -118,9 +121,9 @@ impl Checkpoints {
     }
 
     /// Writes a checkpoint; `best` names it as such.
-    pub fn save(
+    pub fn save<M: Module>(
         &self,
-        model: &Transformer,
+        model: &M,
         optimizer: &Optimizer,
         average: Option<&Average>,
         state: &State,
@@ -143,10 +146,10 @@ impl Checkpoints {
         Ok(place)
     }
 
-    fn write(
+    fn write<M: Module>(
         &self,
         dir: &Path,
-        model: &Transformer,
+        model: &M,
         optimizer: &Optimizer,
         average: Option<&Average>,
         state: &State,
@@ -158,9 +161,13 @@ impl Checkpoints {
             .map(|p| Tensor::made(p.path.clone(), p.shape.clone(), || Ok(values.read(&p.path))))
             .collect();
         save_safetensors(dir, &weights, Dtype::F32, u64::MAX)?;
-        let mean = average.into_iter().flat_map(|a| &a.values).map(|(path, v)| (format!("{path}.mean"), v.as_slice()));
-        let held: Vec<Tensor> =
-            optimizer.memory().chain(mean).map(|(name, v)| Tensor::values(name, [v.len()], v)).collect();
+        let mean = average.into_iter().flat_map(|a| &a.values).map(|(path, v)| (format!("{path}.mean"), v));
+        // Read from their device one by one, when they are written.
+        let made = |(name, v): (String, &'_ Numbers<1>)| {
+            let v = v.clone();
+            Tensor::made(name, v.dims().to_vec(), move || Ok(numbers(&v)))
+        };
+        let held: Vec<Tensor> = optimizer.memory().chain(mean).map(made).collect();
         let beside = dir.join("held");
         save_safetensors(&beside, &held, Dtype::F32, u64::MAX)?;
         let fail = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the disk full?");
@@ -175,10 +182,10 @@ impl Checkpoints {
     }
 
     /// Refuses to begin what the disk has no room for.
-    fn ensure_room(&self, model: &Transformer, optimizer: &Optimizer, average: Option<&Average>) -> Result<()> {
+    fn ensure_room<M: Module>(&self, model: &M, optimizer: &Optimizer, average: Option<&Average>) -> Result<()> {
         let weights: u64 = count::parameters(model).iter().map(count::Parameter::elements).sum();
-        let held = optimizer.memory().map(|(_, v)| v.len() as u64).sum::<u64>();
-        let mean = average.map_or(0, |a| a.values.values().map(|v| v.len() as u64).sum());
+        let held = optimizer.memory().map(|(_, v)| v.dims()[0] as u64).sum::<u64>();
+        let mean = average.map_or(0, |a| a.values.values().map(|v| v.dims()[0] as u64).sum());
         let need = (weights + held + mean) * 4 / 10 * 11 + (1 << 16);
         match rustix::fs::statvfs(&self.dir) {
             Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < need => {
@@ -242,13 +249,13 @@ impl Checkpoints {
 
 impl Loaded {
     /// The network with the weights of this checkpoint.
-    pub fn model(&self, model: Transformer) -> Result<Transformer> {
+    pub fn model<M: Module>(&self, model: M) -> Result<M> {
         let values = self.weights(&model)?;
         Ok(fill(model, values))
     }
 
     /// The weights of this checkpoint by path: those that `model` asks for.
-    pub fn weights(&self, model: &Transformer) -> Result<BTreeMap<String, Vec<f32>>> {
+    pub fn weights<M: Module>(&self, model: &M) -> Result<BTreeMap<String, Vec<f32>>> {
         let file = Weights::open(self.path.join(FILES[0]))?;
         let mut values = BTreeMap::new();
         for p in count::parameters(model) {
@@ -263,28 +270,40 @@ impl Loaded {
     }
 
     /// The optimiser as it was.
-    pub fn optimizer(&self, mut optimizer: Optimizer, model: &Transformer) -> Result<Optimizer> {
+    pub fn optimizer<M: Module>(&self, mut optimizer: Optimizer, model: &M) -> Result<Optimizer> {
         let file = Weights::open(self.path.join(FILES[1]))?;
-        let shapes: Vec<(String, Vec<usize>)> =
-            count::parameters(model).into_iter().map(|p| (p.path, p.shape)).collect();
-        optimizer.restore(self.state.updates, &shapes, |name| match file.get(name) {
+        optimizer.restore(self.state.updates, model, |name| match file.get(name) {
             Some(_) => file.read_f32(name).map(Some),
             None => Ok(None),
         })?;
         Ok(optimizer)
     }
 
-    /// The running average as it was.
-    pub fn average(&self, keep: f32) -> Result<Average> {
+    /// The running average of the parameters of `model` as it was.
+    pub fn average<M: Module>(&self, keep: f32, model: &M) -> Result<Average> {
         let file = Weights::open(self.path.join(FILES[1]))?;
         let mut average = Average::new(keep);
-        for entry in file.entries() {
-            if let Some(path) = entry.name.strip_suffix(".mean") {
-                average.values.insert(path.to_string(), file.read_f32(&entry.name)?);
+        let mut params = vec![];
+        walk(model, |p| params.push((p.path().to_string(), p.values())));
+        for (path, param) in params {
+            let name = format!("{path}.mean");
+            if file.get(&name).is_some() {
+                let values = file.read_f32(&name)?;
+                if values.len() != param.dims()[0] {
+                    let what = format!("`{name}` has {} numbers, but {} are wanted", values.len(), param.dims()[0]);
+                    return Err(Error::new(self.path.display().to_string(), what, "was the model changed?"));
+                }
+                let data = TensorData::new(values, param.shape());
+                average.values.insert(path, Numbers::from_data(data, (&param.device(), param.dtype())));
             }
         }
         Ok(average)
     }
+}
+
+/// The numbers of a flat tensor, from whatever device.
+fn numbers(tensor: &Numbers<1>) -> Vec<f32> {
+    tensor.clone().into_data().convert_dtype(DType::F32).try_to_vec().unwrap_or_default()
 }
 
 /// Renames a whole checkpoint into its place and makes sure that the disk knows.
@@ -326,7 +345,7 @@ fn verified(dir: &Path) -> Result<State> {
 mod tests {
     use super::*;
     use burn::tensor::Device;
-    use qkv_model::presets;
+    use qkv_model::{Transformer, presets};
 
     fn parts(seed: u64) -> (Transformer, Optimizer, Average) {
         let spec = presets::find("tiny-decoder").unwrap().spec();
@@ -351,7 +370,9 @@ mod tests {
         assert_eq!(loaded.state, at(5));
         let again = loaded.model(parts(2).0).unwrap();
         assert_eq!(Values::of(&again).read("tokens.weight"), Values::of(&model).read("tokens.weight"));
-        assert_eq!(loaded.average(0.9).unwrap(), average);
+        let read = |a: &Average| -> Vec<_> { a.values.iter().map(|(path, v)| (path.clone(), numbers(v))).collect() };
+        assert_eq!(read(&loaded.average(0.9, &model).unwrap()), read(&average));
+        assert_eq!(read(&average).len(), count::parameters(&model).len());
     }
 
     #[test]

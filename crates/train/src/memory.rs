@@ -1,14 +1,12 @@
 //! How much memory a run will take, told before its first step; and how much can be had.
 
-use crate::optim::Rule;
 use crate::plan::Plan;
 use crate::recipe::Goal;
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
 use qkv_metric::human_bytes;
 use qkv_model::activation_memory;
 use qkv_model::spec::Input;
+use qkv_nn::walk;
 
 /// What a run needs, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +23,19 @@ impl Need {
     /// What the run of a plan needs at its peak. `held` is known where the system tells it.
     pub fn of(plan: &Plan) -> Result<Self> {
         let train = &plan.recipe.train;
-        let mut weights = Weights { rule: plan.recipe.rule()?, all: 0, learning: 0, moments: 0 };
-        plan.pretrained.model.visit(&mut weights);
-        let sums = if train.accumulate > 1 { weights.learning } else { 0 };
-        let average = if train.average > 0.0 { weights.all } else { 0 };
-        let beside = 4 * (weights.learning + weights.moments + sums + average);
+        let rule = plan.recipe.rule()?;
+        let (mut all, mut learning, mut moments) = (0, 0, 0);
+        // Weights that were not made yet are made here: they are part of what is held.
+        walk(&plan.pretrained.model, |p| {
+            all += p.elements() as u64;
+            if p.learns() {
+                learning += p.elements() as u64;
+                moments += rule.memory(&p.shape()).iter().map(|(_, n)| *n as u64).sum::<u64>();
+            }
+        });
+        let sums = if train.accumulate > 1 { learning } else { 0 };
+        let average = if train.average > 0.0 { all } else { 0 };
+        let beside = 4 * (learning + moments + sums + average);
         // The allocator keeps freed blocks for the next step. Where all batches have one shape, they fit, but for an
         // eighth; otherwise some of other sizes wait beside them (measured: half of a pass on `translate`).
         let pass = activation_memory::bytes(plan.pretrained.spec(), widest(plan), train.recompute);
@@ -54,26 +60,6 @@ impl Need {
                 Err(Error::new("memory", what, hint))
             }
             _ => Ok(()),
-        }
-    }
-}
-
-/// Counts the weights (and makes those that were not made yet: they are part of what is held).
-struct Weights {
-    rule: Rule,
-    all: u64,
-    learning: u64,
-    moments: u64,
-}
-
-impl ModuleVisitor for Weights {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let tensor = param.val();
-        let n = tensor.shape().num_elements() as u64;
-        self.all += n;
-        if tensor.is_require_grad() {
-            self.learning += n;
-            self.moments += self.rule.memory(&tensor.dims()).iter().map(|(_, n)| *n as u64).sum::<u64>();
         }
     }
 }

@@ -17,8 +17,10 @@ pub struct StepReport {
     pub step: u64,
     /// of how many
     pub steps: u64,
-    /// the loss before the update
+    /// the cross-entropy of the targets before the update, without smoothing: what a validation measures, too
     pub loss: f32,
+    /// what was minimised: the same, with label smoothing in it
+    pub objective: f32,
     /// the learning rate
     pub rate: f32,
     /// the norm of the gradients before clipping
@@ -135,10 +137,13 @@ impl Observer for Journal {
         match event {
             Event::Step(t) if t.step % self.every == 0 || t.step == 1 || t.step == t.steps => {
                 let speed = (t.step_tokens as f64 / t.took.max(1e-9)).round();
-                let line = json!({
+                let mut line = json!({
                     "step": t.step, "loss": t.loss, "rate": t.rate, "norm": t.norm, "tokens": t.tokens,
                     "seconds": (t.seconds * 1e3).round() / 1e3, "tokens_per_s": speed,
                 });
+                if t.objective != t.loss {
+                    line["objective"] = t.objective.into();
+                }
                 Self::put(&mut self.file, line)
             }
             Event::Valid { step, loss, best } => {
@@ -176,12 +181,14 @@ impl Observer for Board {
         match event {
             Event::Step(t) if t.step % self.every == 0 || t.step == 1 => {
                 let speed = t.step_tokens as f64 / t.took.max(1e-9);
-                for (tag, value) in [
+                let objective = (t.objective != t.loss).then_some(("train/objective", t.objective));
+                let always = [
                     ("train/loss", t.loss),
                     ("train/rate", t.rate),
                     ("train/norm", t.norm),
                     ("train/tokens_per_s", speed as f32),
-                ] {
+                ];
+                for (tag, value) in always.into_iter().chain(objective) {
                     self.file.scalar(t.step as i64, now(), tag, value)?;
                 }
                 Ok(())
@@ -205,11 +212,12 @@ mod tests {
     use super::*;
 
     fn told(step: u64) -> Event<'static> {
-        let (loss, rate, norm) = (1.5, 1e-3, 0.5);
+        let (loss, objective, rate, norm) = (1.5, 1.75, 1e-3, 0.5);
         Event::Step(StepReport {
             step,
             steps: 9,
             loss,
+            objective,
             rate,
             norm,
             tokens: 10,
@@ -230,7 +238,7 @@ mod tests {
         let text = std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
         let steps: Vec<u64> = text.lines().filter_map(step_of).collect();
         assert_eq!(steps, [1, 2, 4, 6]);
-        assert!(text.starts_with(r#"{"loss":1.5,"#) || text.contains(r#""loss":1.5"#), "{text}");
+        assert!(text.contains(r#""loss":1.5"#) && text.contains(r#""objective":1.75"#), "{text}");
     }
 
     #[test]
@@ -241,6 +249,6 @@ mod tests {
         board.see(&Event::Valid { step: 1, loss: 2.0, best: true }).unwrap();
         let path = board.file.path().to_path_buf();
         drop(board);
-        assert_eq!(qkv_metric::read_events(&path).unwrap().iter().filter(|e| e.step == 1).count(), 5);
+        assert_eq!(qkv_metric::read_events(&path).unwrap().iter().filter(|e| e.step == 1).count(), 6);
     }
 }

@@ -2,11 +2,11 @@
 //! said here, before the first step.
 
 use crate::corpus::Splits;
-use crate::optim::{Groups, Optimizer};
+use crate::freeze::{freeze, hollow, learning, thaw};
 use crate::recipe::{Data, Goal, Model, Recipe};
+use crate::run::{Job, RunSettings};
 use crate::schedule::Schedule;
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use qkv_base::{Error, Result};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
 use qkv_data::objective::{
@@ -18,6 +18,8 @@ use qkv_model::families::{
 };
 use qkv_model::spec::{Head, Input, Pool, Spec};
 use qkv_model::{Pretrained, Transformer};
+use qkv_nn::device;
+use qkv_optim::{Groups, Optimizer};
 use qkv_text::{Kind, Tokenizer, TrainSpec};
 use std::path::Path;
 use std::sync::Arc;
@@ -35,9 +37,9 @@ pub struct Plan {
     /// what is to be learnt
     pub objective: Objective,
     /// batches to learn from
-    pub train: Loader,
+    pub train: Arc<Loader>,
     /// batches to validate by
-    pub valid: Loader,
+    pub valid: Arc<Loader>,
     /// the network and its configuration
     pub pretrained: Pretrained,
     /// what the corpus is recognised by
@@ -62,7 +64,7 @@ impl Plan {
             let what = format!("there is one label only: `{only}`");
             return Err(Error::new(recipe.data.name(), what, "give examples of two classes or more"));
         }
-        let device = Device::flex().autodiff();
+        let device = device::default().autodiff();
         let mut pretrained = match from {
             Some(from) => load(from, recipe, &labels, &device)?,
             None => begin(recipe, &splits, tokenizer.as_ref(), &labels, &device)?,
@@ -89,9 +91,9 @@ impl Plan {
         let objective = asked.objective(pretrained.sheet, tokenizer.as_ref(), &labels, channels)?;
         let policy = policy(recipe);
         let seed = recipe.train.seed;
-        let train = Loader::new(splits.train.clone(), objective.clone(), policy, seed)?;
+        let train = Arc::new(Loader::new(splits.train.clone(), objective.clone(), policy, seed)?);
         let straight = Policy { turn: Turn::Straight, ..policy };
-        let valid = Loader::new(splits.valid.clone(), objective.clone(), straight, seed)?;
+        let valid = Arc::new(Loader::new(splits.valid.clone(), objective.clone(), straight, seed)?);
         let fingerprint = splits.fingerprint()?;
         let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
         Ok(Self { recipe, splits, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
@@ -112,9 +114,22 @@ impl Plan {
 
     /// How many numbers learn, and how many there are, adapters included.
     pub fn learning(&self) -> (u64, u64) {
-        let mut walk = Counted::default();
-        self.pretrained.model.visit(&mut walk);
-        (walk.learn, walk.all)
+        learning(&self.pretrained.model)
+    }
+
+    /// What a run of this plan is made of. The network is handed over: what the plan keeps of it has no weights, so that
+    /// those of the start do not stay in memory all the way.
+    pub fn job(&mut self) -> Result<Job<Transformer>> {
+        let empty = hollow(&self.pretrained.model);
+        Ok(Job {
+            optimizer: self.optimizer()?,
+            schedule: self.schedule(),
+            network: std::mem::replace(&mut self.pretrained.model, empty),
+            train: self.train.clone(),
+            valid: self.valid.clone(),
+            data: self.fingerprint.clone(),
+            settings: RunSettings::of(&self.recipe),
+        })
     }
 
     /// A new optimiser.
@@ -428,67 +443,6 @@ fn fits(goal: Goal, spec: &Spec, place: &str) -> Result<()> {
     match fits {
         true => Ok(()),
         false => Err(Error::new(place, format!("the network {is}; this task wants {wants}"), "choose another of both")),
-    }
-}
-
-/// Parameters whose path starts with one of `paths` do not learn; a path that nothing starts with is refused.
-fn freeze(model: Transformer, paths: &[String]) -> Result<Transformer> {
-    let all: Vec<String> = qkv_model::count::parameters(&model).into_iter().map(|p| p.path).collect();
-    if let Some(lost) = paths.iter().find(|path| !all.iter().any(|p| p.starts_with(path.as_str()))) {
-        let near = qkv_base::nearest(lost, all.iter().map(String::as_str)).unwrap_or_default();
-        let what = format!("no parameter's path starts with `{lost}`");
-        return Err(Error::new("model.freeze", what, format!("did you mean `{near}`?")));
-    }
-    let frozen = |path: &str| paths.iter().any(|p| path.starts_with(p.as_str()));
-    Ok(if paths.is_empty() {
-        model
-    } else {
-        model.map(&mut Learning { path: vec![], decide: |p: &str| frozen(p).then_some(false) })
-    })
-}
-
-/// These parameters learn.
-fn thaw(model: Transformer, paths: &[String]) -> Transformer {
-    model.map(&mut Learning { path: vec![], decide: |path: &str| paths.iter().any(|p| p == path).then_some(true) })
-}
-
-/// Counts the numbers that learn.
-#[derive(Default)]
-struct Counted {
-    learn: u64,
-    all: u64,
-}
-
-impl ModuleVisitor for Counted {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let size = param.lazy_shape().num_elements() as u64;
-        self.all += size;
-        if param.val().is_require_grad() {
-            self.learn += size;
-        }
-    }
-}
-
-/// Decides by path which parameters learn.
-struct Learning<F> {
-    path: Vec<String>,
-    decide: F,
-}
-
-impl<F: Fn(&str) -> Option<bool>> ModuleMapper for Learning<F> {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.pop();
-    }
-
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        match (self.decide)(&self.path.join(".")) {
-            Some(learns) => param.set_require_grad(learns),
-            None => param,
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::checkpoint::State;
 use crate::export::{self, Top};
+use crate::hooks::PlanHooks;
 use crate::memory::{self, Need};
 use crate::observe::{Board, Event, Journal, Observer};
 use crate::plan::{Plan, shared_tokenizer};
@@ -240,14 +241,16 @@ fn before(
 fn one(dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
     let start = Instant::now();
     let kept = Some(dir.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
-    let plan = Plan::new(recipe, kept.as_deref())?;
+    let mut plan = Plan::new(recipe, kept.as_deref())?;
     if let (Some(tokenizer), None) = (&plan.tokenizer, kept) {
         dir.replace("tokenizer", |dir| tokenizer.save(dir))?;
     }
     let need = Need::of(&plan)?;
     observer.see(&Event::Began(&Beginning::of(&plan, dir, need, start.elapsed())))?;
     need.ensure()?;
-    let (mut going, notes) = Run::new(&plan, dir, ways.force)?;
+    let job = plan.job()?;
+    let hooks = PlanHooks { plan: &plan, run_dir: dir };
+    let (mut going, notes) = Run::new(job, &hooks, &dir.at("checkpoints"), ways.force)?;
     notes.into_iter().try_for_each(|note| observer.see(&Event::Note(note)))?;
     let mut journal = Journal::open(dir.dir(), going.state.step, recipe.train.log)?;
     let mut board = Board::create(dir.dir(), recipe.train.log)?;

@@ -4,13 +4,13 @@ use crate::corpus::reader;
 use crate::plan::Asked;
 use crate::recipe::{Data, Goal, Recipe};
 use crate::score::{Judge, Scores};
-use burn::tensor::Device;
 use qkv_base::{Error, Result};
 use qkv_data::objective::Labels;
 use qkv_data::{Corpus, Example, Objective, builtin};
 use qkv_model::Pretrained;
 use qkv_model::families::Task;
 use qkv_model::spec::Input;
+use qkv_nn::device;
 use qkv_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Evaluation {
     pub fn load(path: &Path, length: usize, prefix: &str) -> Result<Self> {
         let learnt = Self::of_run(path)?;
         let path = crate::run_dir::model_of(path);
-        let pretrained = Pretrained::load(&path, &Device::flex().autodiff())?;
+        let pretrained = Pretrained::load(&path, &device::default().autodiff())?;
         let spec = pretrained.spec();
         let goal = match (Task::of(&spec.head), &spec.input) {
             (Task::Classify, Input::Patches { .. }) => Goal::Image,

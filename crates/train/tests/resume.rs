@@ -4,7 +4,7 @@
 use qkv_testkit::journal;
 use qkv_train::observe::{Event, Journal, Observer};
 use qkv_train::run_dir::{Expect, RunDir};
-use qkv_train::{Ended, Plan, Recipe, Run, on_threads};
+use qkv_train::{Ended, Plan, PlanHooks, Recipe, Run, on_threads};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,8 +28,10 @@ fn go(recipe: &Recipe, dir: &Path, threads: usize, stop_at: Option<u64>) -> Ende
     run_dir.write("recipe.toml", b"").unwrap();
     let stop = AtomicBool::new(false);
     on_threads(threads, || {
-        let plan = Plan::new(recipe, None).unwrap();
-        let (mut run, _) = Run::new(&plan, &run_dir, false).unwrap();
+        let mut plan = Plan::new(recipe, None).unwrap();
+        let job = plan.job().unwrap();
+        let hooks = PlanHooks { plan: &plan, run_dir: &run_dir };
+        let (mut run, _) = Run::new(job, &hooks, &run_dir.at("checkpoints"), false).unwrap();
         let mut journal = Journal::open(dir, run.state.step, 1).unwrap();
         let mut stopper = StopAt(stop_at.unwrap_or(u64::MAX), &stop);
         run.go(&mut [&mut journal, &mut stopper], &stop).unwrap()

@@ -145,7 +145,18 @@ mod tests {
 
     fn told(step: u64) -> StepReport {
         let (loss, rate, norm) = (9.0 / step as f32, 1e-3, 0.5);
-        StepReport { step, steps: 99, loss, rate, norm, tokens: 10, step_tokens: 10, took: 0.5, seconds: 1.0 }
+        StepReport {
+            step,
+            steps: 99,
+            loss,
+            objective: loss,
+            rate,
+            norm,
+            tokens: 10,
+            step_tokens: 10,
+            took: 0.5,
+            seconds: 1.0,
+        }
     }
 
     #[test]

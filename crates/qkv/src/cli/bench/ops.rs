@@ -8,9 +8,10 @@
 use super::median;
 use crate::cli::fail::Fail;
 use crate::cli::terminal::say;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use qkv_kernels::registry::{Case, Op, Work};
 use qkv_kernels::{ALL, Key, plain};
+use qkv_nn::device;
 use qkv_train::on_threads;
 use serde::Serialize;
 use std::hint::black_box;
@@ -166,7 +167,7 @@ fn inputs(name: &str, case: &Case) -> Vec<Vec<f32>> {
 
 /// The operation alone, outside of any graph.
 fn forward<'a>(case: &'a Case, values: &[Vec<f32>]) -> impl Fn() + 'a {
-    let device = Device::flex();
+    let device = device::default();
     let inputs: Vec<_> = values.iter().map(|x| Tensor::<1>::from_floats(x.as_slice(), &device)).collect();
     move || {
         black_box((case.run)(&inputs));
@@ -175,7 +176,7 @@ fn forward<'a>(case: &'a Case, values: &[Vec<f32>]) -> impl Fn() + 'a {
 
 /// The operation in a graph, its output weighed in a random direction, and the gradient of every input.
 fn forward_backward<'a>(case: &'a Case, values: &[Vec<f32>]) -> impl Fn() + 'a {
-    let device = Device::flex().autodiff();
+    let device = device::default().autodiff();
     let inputs: Vec<_> =
         values.iter().map(|x| Tensor::<1>::from_floats(x.as_slice(), &device).require_grad()).collect();
     let [n] = (case.run)(&inputs).dims();

@@ -1,4 +1,4 @@
-//! `qkv bench train`: one full training step on random data, the shapes and the fields of the PyTorch benchmark.
+//! `qkv bench train`: the training step itself on random data, the shapes and the fields of the PyTorch benchmark.
 //!
 //! `gpt`: pre-norm, GELU-tanh, learned positions, an output matrix of its own. `pair`: post-norm encoder and decoder,
 //! ReLU, sinusoidal positions, one table for everything. Dropout off; AdamW at 3e-4.
@@ -6,14 +6,16 @@
 use super::median;
 use crate::cli::fail::Fail;
 use crate::cli::terminal::say;
-use burn::tensor::{Device, Tensor};
 use clap::ValueEnum;
-use qkv_kernels::{Activation, CrossEntropy, Ids, Key, cross_entropy};
+use qkv_data::Batch;
+use qkv_kernels::{Activation, Key};
 use qkv_model::spec::{Dropout, Head, InitScheme, Output, Position, Shape, Stack};
-use qkv_model::{CausalLm, Seq2Seq, Spec, Tokens, Transformer, count, presets};
-use qkv_nn::Cx;
+use qkv_model::{Spec, Transformer, count, presets};
+use qkv_nn::device;
 use qkv_nn::position::Waves;
-use qkv_train::{Optimizer, Settings, on_threads, refuse_unreached};
+use qkv_train::guard::Guard;
+use qkv_train::step::{StepParams, learn};
+use qkv_train::{Optimizer, Settings, on_threads};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -88,6 +90,24 @@ impl Args {
         }
     }
 
+    /// A batch as a loader would make it: random ids, every position a target.
+    fn data(&self) -> Batch {
+        let (rows, length) = (self.batch, self.context);
+        let pair = self.shape == Kind::Pair;
+        Batch {
+            rows,
+            length,
+            ids: self.ids(1),
+            lengths: vec![length; rows],
+            memory: if pair { self.ids(2) } else { vec![] },
+            memory_length: if pair { length } else { 0 },
+            memory_lengths: if pair { vec![length; rows] } else { vec![] },
+            targets: self.ids(3).into_iter().map(i64::from).collect(),
+            weights: vec![1.0; rows * length],
+            ..Batch::default()
+        }
+    }
+
     /// Random ids, the same for the same seed.
     fn ids(&self, place: u64) -> Vec<u32> {
         let key = Key::new(0, 0, place);
@@ -138,30 +158,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 
 /// Three steps to warm up, then the measured ones.
 fn measure(args: &Args) -> Result<Report, Fail> {
-    let mut model = Transformer::new(&args.spec(), 0, &Device::flex().autodiff())?;
-    let mut optimizer = Optimizer::new(Settings::default());
-    let ids = |place| Tokens::new(Ids::new(args.ids(place), args.batch));
-    let (input, source) = (ids(1), ids(2));
-    let targets: Vec<i64> = args.ids(3).into_iter().map(i64::from).collect();
-    let objective = CrossEntropy::mean(targets);
+    let mut model = Transformer::new(&args.spec(), 0, &device::default().autodiff())?;
+    let (mut optimizer, mut guard) = (Optimizer::new(Settings::default()), Guard::default());
+    let batches = [args.data()];
     let (mut times, mut loss) = (vec![], f32::NAN);
-    for step in 0..3 + args.steps {
+    for step in 1..=3 + args.steps as u64 {
         let start = Instant::now();
-        let cx = &mut Cx::train(0, step as u64);
-        let logits = match args.shape {
-            Kind::Gpt => model.logits(&input, cx)?,
-            Kind::Pair => {
-                let memory = model.encode(&source, cx)?;
-                model.decode(&input, &memory, cx)?
-            }
-        };
-        let value = cross_entropy(flat(logits), &objective);
-        loss = value.clone().into_scalar::<f32>();
-        let grads = value.backward();
-        if step == 0 {
-            refuse_unreached(&model, &grads).map_err(|e| Fail::failed("gradients", &e, e.hint()))?;
-        }
-        (model, _) = optimizer.step(model, grads, 3e-4);
+        let params = StepParams { seed: 0, step, rate: 3e-4, smoothing: 0.0, recompute: false };
+        let (next, outcome) = learn(model, &mut optimizer, &batches, params, &mut guard)?;
+        (model, loss) = (next, outcome.loss);
         times.push(start.elapsed().as_secs_f64());
     }
     let times = times.split_off(3);
@@ -178,12 +183,6 @@ fn measure(args: &Args) -> Result<Report, Fail> {
         loss,
         peak_rss_mb: peak_rss_mb(),
     })
-}
-
-/// `[B, T, V]` → `[B·T, V]`
-fn flat(logits: Tensor<3>) -> Tensor<2> {
-    let [b, t, v] = logits.dims();
-    logits.reshape([b * t, v])
 }
 
 /// The most memory the process has held, as the system counts it; NaN where it does not say.

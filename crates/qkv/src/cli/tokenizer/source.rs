@@ -7,7 +7,7 @@ use qkv_text::{Kind, Normal, Shape, TrainSpec};
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Algorithm {
+pub(super) enum Algorithm {
     /// byte-level byte-pair encoding, GPT-2's: no text is unknown
     Bpe,
     /// words and ##pieces of them, BERT's
@@ -21,7 +21,7 @@ enum Algorithm {
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 // Shown in --help as they are: marks would only disturb there.
 #[allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
-enum Family {
+pub(super) enum Family {
     /// none
     Plain,
     /// <|endoftext|>
@@ -37,7 +37,7 @@ enum Family {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Change {
+pub(super) enum Change {
     /// composed characters
     Nfc,
     /// composed, and look-alikes made one

@@ -8,6 +8,9 @@
 //! | Lion | m | `p ← p(1 − ηλ) − η·sign(β₁m + (1 − β₁)g)`, then `m ← β₂m + (1 − β₂)g` (Chen et al. 2023) |
 //! | Adafactor | a row and a column of a matrix, all of a vector | `p ← p(1 − ηλ) − η·u/max(1, rms(u))`, `u = g/√v`, v of rank one, `β₂ = 1 − t^−0.8` (Shazeer and Stern 2018) |
 
+use crate::on_device;
+use burn::tensor::Tensor;
+use qkv_kernels::fused::update_slices;
 use qkv_kernels::{AdamW, adamw};
 
 /// The rule of an optimiser.
@@ -58,7 +61,7 @@ pub(super) struct At {
 
 impl Rule {
     /// The names of what is remembered of a parameter of this shape, and their lengths.
-    pub(crate) fn memory(self, dims: &[usize]) -> Vec<(&'static str, usize)> {
+    pub fn memory(self, dims: &[usize]) -> Vec<(&'static str, usize)> {
         let all = dims.iter().product();
         match (self, dims) {
             (Self::AdamW { .. } | Self::Adam { .. }, _) => vec![("m", all), ("v", all)],
@@ -69,8 +72,34 @@ impl Rule {
         }
     }
 
+    /// Updates a parameter and what is remembered of it, on the device where they are.
+    pub(super) fn update(
+        self,
+        at: At,
+        param: Tensor<1>,
+        grad: Tensor<1>,
+        memory: Vec<Tensor<1>>,
+    ) -> (Tensor<1>, Vec<Tensor<1>>) {
+        let all = std::iter::once(param).chain(memory).collect();
+        let updated = update_slices(all, grad, |written, grad| {
+            if let [param, memory @ ..] = written {
+                self.apply(at, param, grad, memory);
+            }
+        });
+        match updated {
+            Ok(mut all) => {
+                let memory = all.split_off(1);
+                (all.remove(0), memory)
+            }
+            Err((mut all, grad)) => {
+                let memory = all.split_off(1);
+                on_device::apply(self, at, all.remove(0), grad, memory)
+            }
+        }
+    }
+
     /// Updates a parameter and what is remembered of it. `memory` has the lengths of [`Rule::memory`].
-    pub(super) fn apply(self, at: At, param: &mut [f32], grad: &[f32], memory: &mut [Vec<f32>]) {
+    fn apply(self, at: At, param: &mut [f32], grad: &[f32], memory: &mut [&mut [f32]]) {
         let At { rate, decay, step, grad_scale } = at;
         match (self, memory) {
             (Self::AdamW { beta1, beta2, eps }, [m, v]) => {
@@ -95,7 +124,7 @@ impl Rule {
                 }
             }
             (Self::Lion { beta1, beta2 }, [m]) => {
-                for ((p, g), m) in param.iter_mut().zip(grad).zip(m) {
+                for ((p, g), m) in param.iter_mut().zip(grad).zip(m.iter_mut()) {
                     let g = g * grad_scale;
                     let mean = beta1 * *m + (1.0 - beta1) * g;
                     let sign = if mean == 0.0 { 0.0 } else { mean.signum() };
@@ -107,7 +136,7 @@ impl Rule {
             (Self::Adafactor, [v]) => {
                 let (keep, eps) = (1.0 - (step as f32).powf(-0.8), 1e-30);
                 let mut change: Vec<f32> = grad.iter().map(|g| g * grad_scale).collect();
-                for (u, v) in change.iter_mut().zip(v) {
+                for (u, v) in change.iter_mut().zip(v.iter_mut()) {
                     *v = keep * *v + (1.0 - keep) * (*u * *u + eps);
                     *u /= v.sqrt();
                 }
@@ -157,16 +186,19 @@ fn bounded(at: At, param: &mut [f32], change: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burn::tensor::Device;
+    use qkv_testkit::values;
 
     /// Three steps on two rows of three with the gradient `g = p · (1, 2, 3, 4, 5, 6) / 10 + 0.1`.
     fn three(rule: Rule, rate: f32, decay: f32, dims: &[usize]) -> Vec<f32> {
-        let mut param = vec![0.5, -0.4, 0.3, -0.2, 0.1, 0.9];
-        let mut memory: Vec<Vec<f32>> = rule.memory(dims).into_iter().map(|(_, n)| vec![0.0; n]).collect();
+        let tensor = |v: &[f32]| Tensor::<1>::from_floats(v, &Device::flex());
+        let mut param = tensor(&[0.5, -0.4, 0.3, -0.2, 0.1, 0.9]);
+        let mut memory: Vec<_> = rule.memory(dims).into_iter().map(|(_, n)| tensor(&vec![0.0; n])).collect();
         for step in 1..=3 {
-            let grad: Vec<f32> = (1..=6).zip(&param).map(|(i, p)| p * i as f32 / 10.0 + 0.1).collect();
-            rule.apply(At { rate, decay, step, grad_scale: 1.0 }, &mut param, &grad, &mut memory);
+            let grad: Vec<f32> = (1..=6).zip(values(param.clone())).map(|(i, p)| p * i as f32 / 10.0 + 0.1).collect();
+            (param, memory) = rule.update(At { rate, decay, step, grad_scale: 1.0 }, param, tensor(&grad), memory);
         }
-        param
+        values(param)
     }
 
     fn close(got: &[f32], want: [f64; 6]) {
@@ -178,6 +210,16 @@ mod tests {
     /// What torch 2.15's optimisers, and transformers' Adafactor with a given rate, make of the same three steps in f64.
     #[test]
     fn three_steps_are_those_of_the_reference() {
+        are_those_of_the_reference();
+    }
+
+    /// Inside `plain` no kernel serves a tensor, as on any device but the CPU.
+    #[test]
+    fn so_are_three_steps_on_another_device() {
+        qkv_kernels::plain(are_those_of_the_reference);
+    }
+
+    fn are_those_of_the_reference() {
         let (beta1, beta2, eps) = (0.9, 0.98, 1e-8);
         let adamw = three(Rule::AdamW { beta1, beta2, eps }, 0.05, 0.1, &[2, 3]);
         close(&adamw, [0.343455983, -0.528825705, 0.146784117, -0.28573657, -0.049115081, 0.737588623]);
@@ -197,11 +239,17 @@ mod tests {
     #[test]
     fn lion_moves_by_the_rate_and_forgets_slowly() {
         let rule = Rule::Lion { beta1: 0.9, beta2: 0.99 };
-        let (mut param, mut memory) = ([1.0, 1.0], vec![vec![0.0, -1.0]]);
-        rule.apply(At { rate: 0.1, decay: 0.5, step: 1, grad_scale: 2.0 }, &mut param, &[1.0, 1.0], &mut memory);
+        let at = At { rate: 0.1, decay: 0.5, step: 1, grad_scale: 2.0 };
+        let tensor = |v: [f32; 2]| Tensor::<1>::from_floats(v, &Device::flex());
+        let run = || {
+            let (param, memory) = rule.update(at, tensor([1.0; 2]), tensor([1.0; 2]), vec![tensor([0.0, -1.0])]);
+            (values(param), values(memory[0].clone()))
+        };
+        assert_eq!(run(), qkv_kernels::plain(run));
+        let (param, memory) = run();
         // p(1 − 0.05) − 0.1·sign: the first mean is 0.2, the second −0.9 + 0.2.
         assert!((param[0] - 0.85).abs() < 1e-6 && (param[1] - 1.05).abs() < 1e-6, "{param:?}");
-        assert!((memory[0][0] - 0.02).abs() < 1e-6 && (memory[0][1] + 0.97).abs() < 1e-6);
+        assert!((memory[0] - 0.02).abs() < 1e-6 && (memory[1] + 0.97).abs() < 1e-6);
     }
 
     #[test]

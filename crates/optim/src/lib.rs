@@ -1,19 +1,24 @@
-//! The optimiser: every parameter of a network is updated in place by its [`Rule`], with moments kept by path so that
-//! they can be saved and found again.
+//! The optimiser: every parameter of a network is updated by its [`Rule`], with moments kept by path so that they can be
+//! saved and found again. Parameters, gradients and moments stay on their device: on the CPU kernels write them in place,
+//! elsewhere the same rules run in tensor methods.
 //!
 //! Gradients may first be scaled down so that their global norm is at most `clip`:
 //! `g ← g·min(1, clip / ‖g‖)`, the norm over all parameters, summed in their order.
 //!
 //! Parameters without a gradient (frozen ones) are left alone and cost no memory.
 
+mod on_device;
+pub mod reach;
 mod rules;
 
+pub use reach::{Unreached, refuse_unreached};
 pub use rules::Rule;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, Param};
 use burn::tensor::{Gradients, Tensor, TensorData};
 use qkv_base::{Error, Result};
-use qkv_kernels::fused::update;
+use qkv_kernels::fused::update_slices;
+use qkv_nn::{MapParam, map_params, walk};
 use rayon::prelude::*;
 use rules::At;
 use std::collections::BTreeMap;
@@ -79,8 +84,8 @@ impl Groups {
 pub enum Grads {
     /// of one
     One(Gradients),
-    /// of several, by path
-    Sum(BTreeMap<String, Vec<f32>>),
+    /// of several, flat, by path
+    Sum(BTreeMap<String, Tensor<1>>),
 }
 
 impl Grads {
@@ -88,13 +93,14 @@ impl Grads {
     pub fn add<M: Module>(self, model: &M, more: Gradients) -> Self {
         let mut sum = match self {
             Self::Sum(sum) => sum,
-            Self::One(first) => by_path(model, &first),
+            Self::One(first) => by_path(model, &first).into_iter().collect(),
         };
         for (path, more) in by_path(model, &more) {
-            match sum.get_mut(&path) {
-                Some(held) => held.iter_mut().zip(more).for_each(|(a, b)| *a += b),
-                None => drop(sum.insert(path, more)),
-            }
+            let more = match sum.remove(&path) {
+                Some(held) => held + more,
+                None => more,
+            };
+            sum.insert(path, more);
         }
         Self::Sum(sum)
     }
@@ -103,30 +109,40 @@ impl Grads {
     pub fn norm<M: Module>(&self, model: &M) -> f32 {
         match self {
             Self::One(grads) => global_norm(model, grads),
-            Self::Sum(sum) => sum.values().map(|v| squares(v)).sum::<f64>().sqrt() as f32,
+            Self::Sum(sum) => sum.values().cloned().map(squares).sum::<f64>().sqrt() as f32,
         }
     }
 
     /// The last parameter (on the way forward) whose gradient is not a number or infinite.
     pub fn last_bad<M: Module>(&self, model: &M) -> Option<String> {
-        let bad = |(path, v): (String, Vec<f32>)| v.iter().any(|g| !g.is_finite()).then_some(path);
-        self.each(model).into_iter().rev().find_map(bad)
+        let finite = |g: Tensor<1>| g.into_data().try_to_vec::<f32>().is_ok_and(|v| v.iter().all(|x| x.is_finite()));
+        self.each(model).into_iter().rev().find(|(_, grad)| !finite(grad.clone())).map(|(path, _)| path)
     }
 
     /// The parameter whose gradient has the largest norm.
     pub fn largest<M: Module>(&self, model: &M) -> Option<String> {
-        let norms = self.each(model).into_iter().map(|(path, v)| (squares(&v), path));
+        let norms = self.each(model).into_iter().map(|(path, grad)| (squares(grad), path));
         norms.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, path)| path)
     }
 
-    /// Every gradient, in the order of the parameters.
-    fn each<M: Module>(&self, model: &M) -> Vec<(String, Vec<f32>)> {
-        let mut all = match self {
-            Self::Sum(sum) => sum.clone(),
+    /// Every gradient, flat, in the order of the parameters.
+    fn each<M: Module>(&self, model: &M) -> Vec<(String, Tensor<1>)> {
+        match self {
             Self::One(grads) => by_path(model, grads),
-        };
-        let paths = qkv_model::count::parameters(model).into_iter().map(|p| p.path);
-        paths.filter_map(|path| all.remove_entry(&path)).collect()
+            Self::Sum(sum) => {
+                let mut found = vec![];
+                walk(model, |p| found.extend(sum.get(p.path()).map(|grad| (p.path().to_string(), grad.clone()))));
+                found
+            }
+        }
+    }
+
+    /// The gradient of one parameter, flat, handed out once.
+    fn take<const D: usize>(&mut self, path: &str, param: &Tensor<D>) -> Option<Tensor<1>> {
+        match self {
+            Self::One(grads) => param.grad_remove(grads).map(|grad| grad.reshape([-1])),
+            Self::Sum(sum) => sum.remove(path),
+        }
     }
 }
 
@@ -138,7 +154,8 @@ pub struct Optimizer {
     clip: Option<f32>,
     groups: Groups,
     step: u32,
-    memory: BTreeMap<String, Vec<Vec<f32>>>,
+    /// flat, on the device of their parameter
+    memory: BTreeMap<String, Vec<Tensor<1>>>,
 }
 
 impl Default for Optimizer {
@@ -176,7 +193,7 @@ impl Optimizer {
         };
         let at = At { rate, decay: self.decay, step: self.step, grad_scale };
         let memory = &mut self.memory;
-        model.map(&mut Update { at, rule: self.rule, groups: self.groups, grads, memory, path: vec![] })
+        map_params(model, &mut Update { at, rule: self.rule, groups: self.groups, grads, memory })
     }
 
     /// How many updates there were.
@@ -184,35 +201,40 @@ impl Optimizer {
         self.step
     }
 
-    /// What is remembered, by the parameter's path and what it is: `decoder.layers.0.ffn.up.weight.m`.
-    pub fn memory(&self) -> impl Iterator<Item = (String, &[f32])> {
-        let name = move |path: &str, held: &Vec<Vec<f32>>, i: usize| {
+    /// What is remembered, flat, by the parameter's path and what it is: `decoder.layers.0.ffn.up.weight.m`.
+    pub fn memory(&self) -> impl Iterator<Item = (String, &Tensor<1>)> {
+        let name = move |path: &str, held: &[Tensor<1>], i: usize| {
             // The shape decides only the lengths, and these tell a factored matrix from the rest.
-            let dims: Vec<usize> = held.iter().map(Vec::len).collect();
+            let dims: Vec<usize> = held.iter().map(|m| m.dims()[0]).collect();
             let factored = self.rule == Rule::Adafactor && dims.len() == 2;
             let names = self.rule.memory(if factored { &dims } else { &dims[..1] });
             format!("{path}.{}", names.get(i).map_or("", |(name, _)| name))
         };
-        self.memory.iter().flat_map(move |(path, held)| {
-            held.iter().enumerate().map(move |(i, values)| (name(path, held, i), values.as_slice()))
-        })
+        self.memory
+            .iter()
+            .flat_map(move |(path, held)| held.iter().enumerate().map(move |(i, values)| (name(path, held, i), values)))
     }
 
-    /// Takes up again what [`Optimizer::memory`] gave, after `steps` updates. `shapes` are the parameters' own.
-    pub fn restore(
+    /// Takes up again what [`Optimizer::memory`] gave for the parameters of `model`, after `steps` updates.
+    pub fn restore<M: Module>(
         &mut self,
         steps: u32,
-        shapes: &[(String, Vec<usize>)],
+        model: &M,
         read: impl Fn(&str) -> Result<Option<Vec<f32>>>,
     ) -> Result<()> {
         self.step = steps;
         self.memory.clear();
-        for (path, dims) in shapes {
+        let mut params = vec![];
+        walk(model, |p| params.push((p.path().to_string(), p.shape(), p.values())));
+        for (path, dims, param) in params {
             let mut held = vec![];
-            for (name, length) in self.rule.memory(dims) {
+            for (name, length) in self.rule.memory(&dims) {
                 let name = format!("{path}.{name}");
                 match read(&name)? {
-                    Some(values) if values.len() == length => held.push(values),
+                    Some(values) if values.len() == length => {
+                        let place = (&param.device(), param.dtype());
+                        held.push(Tensor::from_data(TensorData::new(values, [length]), place));
+                    }
                     Some(values) => {
                         let what = format!("`{name}` has {} numbers, but {length} are wanted", values.len());
                         return Err(Error::new("optimizer", what, "was the run begun with another model?"));
@@ -221,7 +243,7 @@ impl Optimizer {
                 }
             }
             if !held.is_empty() {
-                self.memory.insert(path.clone(), held);
+                self.memory.insert(path, held);
             }
         }
         Ok(())
@@ -233,93 +255,58 @@ struct Update<'a> {
     rule: Rule,
     groups: Groups,
     grads: Grads,
-    memory: &'a mut BTreeMap<String, Vec<Vec<f32>>>,
-    path: Vec<String>,
+    memory: &'a mut BTreeMap<String, Vec<Tensor<1>>>,
 }
 
-impl ModuleMapper for Update<'_> {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.pop();
-    }
-
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let path = self.path.join(".");
+impl MapParam for Update<'_> {
+    fn map<const D: usize>(&mut self, path: &str, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (id, tensor, mapper) = param.consume();
-        let grad = match &mut self.grads {
-            Grads::One(grads) => tensor.grad_remove(grads),
-            Grads::Sum(sum) => {
-                let device = tensor.clone().inner().device();
-                sum.remove(&path).map(|v| Tensor::from_data(TensorData::new(v, tensor.shape()), &device))
-            }
-        };
-        let Some(grad) = grad else {
+        let Some(grad) = self.grads.take(path, &tensor) else {
             return Param::from_mapped_value(id, tensor, mapper);
         };
-        let dims = grad.dims();
-        let decay = if self.groups.decays(&path, D) { self.at.decay } else { 0.0 };
-        let at = At { decay, rate: self.at.rate * self.groups.pace(&path), ..self.at };
-        let fresh = || self.rule.memory(&dims).into_iter().map(|(_, n)| vec![0.0; n]).collect();
-        let memory = self.memory.entry(path).or_insert_with(fresh);
-        // Out of the graph and unshared, so that the update writes where the parameter is.
-        let updated = update(tensor.inner(), grad, |param, grad| self.rule.apply(at, param, grad, memory));
-        Param::from_mapped_value(id, Tensor::from_inner(updated).require_grad(), mapper)
+        let dims = tensor.dims();
+        let decay = if self.groups.decays(path, D) { self.at.decay } else { 0.0 };
+        let at = At { decay, rate: self.at.rate * self.groups.pace(path), ..self.at };
+        // Out of the graph and unshared, so that the update writes where the parameter and its moments are.
+        let tensor = tensor.inner();
+        let memory = match self.memory.remove(path) {
+            Some(held) => held,
+            None => {
+                let zeros = |(_, n)| Tensor::zeros([n], (&tensor.device(), tensor.dtype()));
+                self.rule.memory(&dims).into_iter().map(zeros).collect()
+            }
+        };
+        let (updated, memory) = self.rule.update(at, tensor.reshape([-1]), grad, memory);
+        self.memory.insert(path.to_string(), memory);
+        Param::from_mapped_value(id, Tensor::from_inner(updated.reshape(dims)).require_grad(), mapper)
     }
 }
 
 /// `√Σ g²` over all parameters, each summed in chunks of fixed size, in order.
 pub fn global_norm<M: Module>(model: &M, grads: &Gradients) -> f32 {
-    struct Sum<'a>(&'a Gradients, f64);
-    impl ModuleVisitor for Sum<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            if let Some(grad) = param.val().grad(self.0) {
-                read(grad, |grad| self.1 += squares(grad));
-            }
-        }
-    }
-    let mut sum = Sum(grads, 0.0);
-    model.visit(&mut sum);
-    sum.1.sqrt() as f32
+    let mut sum = 0.0;
+    walk(model, |p| sum += p.grad(grads).map_or(0.0, squares));
+    sum.sqrt() as f32
 }
 
-/// `Σ v²`: chunks of fixed size, whose sums are added in order, whoever made them.
-fn squares(v: &[f32]) -> f64 {
-    let sums: Vec<f64> = v.par_chunks(4096).with_min_len(16).map(|c| qkv_kernels::simd::dot(c, c) as f64).collect();
-    sums.into_iter().sum()
+/// `Σ v²`: chunks of fixed size, whose sums are added in order, whoever made them. On other devices as they sum.
+fn squares(tensor: Tensor<1>) -> f64 {
+    let mut total = 0.0;
+    let seen = update_slices(vec![], tensor, |_, v| {
+        let sums: Vec<f64> = v.par_chunks(4096).with_min_len(16).map(|c| qkv_kernels::simd::dot(c, c) as f64).collect();
+        total = sums.into_iter().sum();
+    });
+    match seen {
+        Ok(_) => total,
+        Err((_, tensor)) => (tensor.clone() * tensor).sum().into_scalar::<f32>().into(),
+    }
 }
 
-/// Looks at the elements of a tensor outside of any graph, where they are.
-pub(crate) fn read<const D: usize>(tensor: Tensor<D>, f: impl FnOnce(&[f32])) {
-    // An update of nothing by the tensor: the one way to its elements that copies none of them.
-    let nothing = Tensor::<D>::zeros([0; D], &tensor.device());
-    update(nothing, tensor, |_, elements| f(elements));
-}
-
-/// Every gradient by the path of its parameter.
-fn by_path<M: Module>(model: &M, grads: &Gradients) -> BTreeMap<String, Vec<f32>> {
-    struct Walk<'a> {
-        grads: &'a Gradients,
-        path: Vec<String>,
-        found: BTreeMap<String, Vec<f32>>,
-    }
-    impl ModuleVisitor for Walk<'_> {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let values = param.val().grad(self.grads).and_then(|g| g.into_data().try_to_vec::<f32>().ok());
-            self.found.extend(values.map(|v| (self.path.join("."), v)));
-        }
-    }
-    let mut walk = Walk { grads, path: vec![], found: BTreeMap::new() };
-    model.visit(&mut walk);
-    walk.found
+/// Every gradient, flat, with the path of its parameter, in order: handles, not copies.
+fn by_path<M: Module>(model: &M, grads: &Gradients) -> Vec<(String, Tensor<1>)> {
+    let mut found = vec![];
+    walk(model, |p| found.extend(p.grad(grads).map(|grad| (p.path().to_string(), grad))));
+    found
 }
 
 #[cfg(test)]
@@ -392,13 +379,14 @@ mod tests {
             let mut optimizer = Optimizer::with(rule, 0.0, None, Groups::Alike);
             let grads = layer.forward(x).sum().backward();
             let (layer, _) = optimizer.step(layer, grads, 0.1);
-            let held: BTreeMap<String, Vec<f32>> = optimizer.memory().map(|(n, v)| (n, v.to_vec())).collect();
-            let shapes: Vec<(String, Vec<usize>)> =
-                qkv_model::count::parameters(&layer).into_iter().map(|p| (p.path, p.shape)).collect();
+            let read = |it: &Optimizer| -> BTreeMap<String, Vec<f32>> {
+                it.memory().map(|(name, v)| (name, values(v.clone()))).collect()
+            };
+            let held = read(&optimizer);
             let mut again = Optimizer::with(rule, 0.0, None, Groups::Alike);
-            again.restore(1, &shapes, |name| Ok(held.get(name).cloned())).unwrap();
-            assert_eq!((again.step, &again.memory), (optimizer.step, &optimizer.memory), "{rule:?}");
-            assert!(again.restore(1, &shapes, |_| Ok(Some(vec![0.0]))).is_err());
+            again.restore(1, &layer, |name| Ok(held.get(name).cloned())).unwrap();
+            assert_eq!((again.step, read(&again)), (optimizer.step, held), "{rule:?}");
+            assert!(!read(&again).is_empty() && again.restore(1, &layer, |_| Ok(Some(vec![0.0]))).is_err());
         }
     }
 

@@ -1,8 +1,9 @@
 //! Gradients must not stop silently: after a backward, every trainable parameter must have one. A network in which one
 //! does not is refused by name, before a single step is taken.
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Gradients, Tensor};
+use burn::module::Module;
+use burn::tensor::Gradients;
+use qkv_nn::walk;
 use thiserror::Error;
 
 /// Trainable parameters that the loss does not depend on.
@@ -37,27 +38,12 @@ pub struct Reached {
 
 /// The gradient norm of every trainable parameter, in order.
 pub fn reached<M: Module>(model: &M, grads: &Gradients) -> Vec<Reached> {
-    struct Walk<'a> {
-        grads: &'a Gradients,
-        path: Vec<String>,
-        found: Vec<Reached>,
-    }
-    impl ModuleVisitor for Walk<'_> {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
+    let mut found = vec![];
+    walk(model, |p| {
+        if p.learns() {
+            let norm = p.grad(grads).map(|g| (g.clone() * g).sum().sqrt().into_scalar::<f32>());
+            found.push(Reached { path: p.path().into(), norm });
         }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let tensor = param.val();
-            if tensor.is_require_grad() {
-                let norm = tensor.grad(self.grads).map(|g| (g.clone() * g).sum().sqrt().into_scalar::<f32>());
-                self.found.push(Reached { path: self.path.join("."), norm });
-            }
-        }
-    }
-    let mut walk = Walk { grads, path: vec![], found: vec![] };
-    model.visit(&mut walk);
-    walk.found
+    });
+    found
 }
