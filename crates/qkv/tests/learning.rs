@@ -2,8 +2,8 @@
 //! steps, on files of the formats that people have.
 
 use assert_cmd::Command;
-use qkv_train::recipe::Goal;
-use qkv_train::score::Metric;
+use qkv_runs::recipe::Goal;
+use qkv_tasks::Metric;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use qkv_base::Error;
 use qkv_metric::{Eta, Status, curve};
-use qkv_train::memory;
-use qkv_train::observe::{Event, Observer, StepReport};
+use qkv_runs::memory;
+use qkv_runs::observe::{Event, Observer, StepReport};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 

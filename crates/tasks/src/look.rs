@@ -1,21 +1,20 @@
 //! What one pass over a row says: how surprised the network was by each target, and what it would have said instead.
 
-use crate::search::largest;
 use qkv_data::Batch;
 use qkv_data::objective::IGNORED;
 
 /// One row of a batch, looked at.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// `Σ −ln p(target)`, in nats
-    pub(super) nats: f64,
+    pub(crate) nats: f64,
     /// each target that counts, with what was thought likeliest
-    pub(super) said: Vec<(i64, usize)>,
+    pub(crate) said: Vec<(i64, usize)>,
 }
 
 impl Look {
     /// The `row`-th row of a batch whose scores are `rows`, `v` for each target.
-    pub(super) fn at(batch: &Batch, row: usize, rows: &[f32], v: usize) -> Self {
+    pub(crate) fn at(batch: &Batch, row: usize, rows: &[f32], v: usize) -> Self {
         let width = batch.targets.len() / batch.rows.max(1);
         let mut look = Self::default();
         for t in row * width..(row + 1) * width {
@@ -29,14 +28,19 @@ impl Look {
     }
 
     /// How many targets count.
-    pub(super) fn targets(&self) -> usize {
+    pub(crate) fn targets(&self) -> usize {
         self.said.len()
     }
 
     /// How many were thought likeliest.
-    pub(super) fn right(&self) -> usize {
+    pub(crate) fn right(&self) -> usize {
         self.said.iter().filter(|(target, said)| usize::try_from(*target) == Ok(*said)).count()
     }
+}
+
+/// Where the largest number stands; the first of equals.
+fn largest(row: &[f32]) -> usize {
+    row.iter().enumerate().fold((0, f32::NEG_INFINITY), |best, (i, x)| if *x > best.1 { (i, *x) } else { best }).0
 }
 
 /// `−ln softmax(scores)[right]`

@@ -1,7 +1,7 @@
 //! The splits of a corpus: what is learnt from, what settings are chosen by, and what the end is judged by.
 
-use crate::recipe::{Data, Goal};
-use qkv_base::{Error, Result};
+use crate::recipe::Data;
+use qkv_base::{Error, Result, Task};
 use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, split};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -102,8 +102,8 @@ impl Splits {
 }
 
 /// What reads a file for a goal, with the columns that a person named.
-pub(crate) fn reader(goal: Goal, columns: &BTreeMap<String, String>) -> Result<Reader> {
-    columns.iter().try_fold(Reader::new(goal), |reader, (field, column)| reader.column(field, column))
+pub(crate) fn reader(task: Task, columns: &BTreeMap<String, String>) -> Result<Reader> {
+    columns.iter().try_fold(Reader::new(task), |reader, (field, column)| reader.column(field, column))
 }
 
 /// The examples of a corpus, with a text before every source.
@@ -170,14 +170,14 @@ pub fn fingerprint(corpus: &dyn Corpus) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn data(corpus: &str, objective: Goal) -> Data {
+    fn data(corpus: &str, objective: Task) -> Data {
         Data { corpus: corpus.into(), objective, examples: 50, valid: 10, test: 10, ..Data::default() }
     }
 
     #[test]
     fn made_sides_share_nothing_and_are_the_same_for_every_seed() {
-        let a = Splits::open(&data("builtin:en-it", Goal::Translate), 1).unwrap();
-        let b = Splits::open(&data("builtin:en-it", Goal::Translate), 2).unwrap();
+        let a = Splits::open(&data("builtin:en-it", Task::Translate), 1).unwrap();
+        let b = Splits::open(&data("builtin:en-it", Task::Translate), 2).unwrap();
         assert_ne!(fingerprint(&*a.train), fingerprint(&*b.train));
         assert_eq!(fingerprint(&*a.test), fingerprint(&*b.test));
         let texts = |c: &Arc<dyn Corpus>| c.examples().map(|e| e.unwrap().text().into_owned()).collect::<Vec<_>>();
@@ -189,7 +189,7 @@ mod tests {
     fn a_mixture_takes_turns_and_keeps_its_parts_apart() {
         let mix = [("builtin:typos", "correct: "), ("builtin:en-it", "to Italian: ")];
         let mix = mix.map(|(corpus, prefix)| (corpus.to_string(), prefix.to_string())).into();
-        let splits = Splits::open(&Data { mix, ..data("", Goal::Translate) }, 1).unwrap();
+        let splits = Splits::open(&Data { mix, ..data("", Task::Translate) }, 1).unwrap();
         assert_eq!((splits.train.len(), splits.valid.len(), splits.test.len()), (100, 20, 20));
         let starts = |i| splits.test.get(i).unwrap().text().split(": ").next().unwrap().to_string();
         assert_eq!([0, 1, 2, 3].map(starts), ["to Italian", "correct", "to Italian", "correct"]);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_label_is_a_text_to_write_where_texts_are_written() {
-        let splits = Splits::open(&data("builtin:reviews", Goal::Translate), 1).unwrap();
+        let splits = Splits::open(&data("builtin:reviews", Task::Translate), 1).unwrap();
         let Example::Pair { target, .. } = splits.test.get(0).unwrap() else { panic!("no pair") };
         assert!(splits.labels.contains(&target), "{target}");
     }
@@ -210,7 +210,7 @@ mod tests {
         let path = dir.path().join("book.txt");
         let text: String = (0..1000).map(|i| format!("line {i} is here\n")).collect();
         std::fs::write(&path, &text).unwrap();
-        let splits = Splits::open(&data(&path.display().to_string(), Goal::NextToken), 1).unwrap();
+        let splits = Splits::open(&data(&path.display().to_string(), Task::NextToken), 1).unwrap();
         let (train, valid) = (splits.train.get(0).unwrap(), splits.valid.get(0).unwrap());
         assert_eq!(splits.train.len(), 1);
         assert_eq!(format!("{}{}", train.text(), valid.text()).trim_end(), text.trim_end()); // the reader drops the last line's end

@@ -141,30 +141,6 @@ fn remove_leftovers(dir: &Path) {
     }
 }
 
-/// The first of `runs/name`, `runs/name-2`, … that is free.
-pub fn free(name: &str) -> PathBuf {
-    let place = |n: usize| Path::new("runs").join(if n == 1 { name.to_string() } else { format!("{name}-{n}") });
-    (1..).map(place).find(|p| !p.exists()).unwrap_or_else(|| place(1))
-}
-
-/// The model of a run; any other place as it is, so that a run can be named wherever a model can.
-pub fn model_of(path: &Path) -> PathBuf {
-    let model = path.join("model");
-    if model.join("config.json").exists() { model } else { path.to_path_buf() }
-}
-
-/// The run that was worked on last.
-pub fn newest() -> Result<PathBuf> {
-    let none = || Error::new("runs", "there is no run", "train one: qkv train; or name a directory");
-    let runs = std::fs::read_dir("runs").map_err(|_| none())?;
-    let dated = runs.flatten().filter_map(|entry| {
-        let time = std::fs::metadata(entry.path().join("recipe.toml")).ok()?.modified().ok()?;
-        let worked = std::fs::metadata(entry.path().join("metrics.jsonl")).and_then(|m| m.modified()).unwrap_or(time);
-        Some((worked, entry.path()))
-    });
-    dated.max().map(|(_, path)| path).ok_or_else(none)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,14 @@
 //! What a run leaves behind: a directory that Hugging Face transformers loads, and a page to look at.
 
-use crate::adapter;
 use crate::plan::Plan;
 use crate::run_dir::RunDir;
-use crate::score::{Judged, Scores};
 use qkv_base::{Error, Result};
+use qkv_data::Objective;
 use qkv_metric::{Chart, Report, Sample, Series, Table};
+use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
+use qkv_tasks::{Judged, Scores};
+use qkv_train::adapter;
 use qkv_weights::{Dtype, write_atomically};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -42,17 +44,9 @@ pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
         let text = format!("{:#}\n", Value::Object(generation));
         write_atomically(&dir.join("generation_config.json"), text.as_bytes())?;
     }
-    if plan.tokenizer.is_none() {
-        let spec = merged.spec();
-        if let qkv_model::spec::Input::Patches { image, channels, .. } = spec.input {
-            let half = vec![0.5; channels];
-            let text = serde_json::json!({
-                "image_processor_type": "ViTImageProcessor", "do_normalize": true, "do_rescale": true, "do_resize": true,
-                "image_mean": half, "image_std": half, "rescale_factor": 1.0 / 255.0,
-                "size": {"height": image, "width": image},
-            });
-            write_atomically(&dir.join("preprocessor_config.json"), format!("{text:#}\n").as_bytes())?;
-        }
+    if let (Objective::Pictures(pictures), Input::Patches { image, .. }) = (&plan.objective, &merged.spec().input) {
+        let text = format!("{:#}\n", pictures.scale.config(*image));
+        write_atomically(&dir.join("preprocessor_config.json"), text.as_bytes())?;
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! A run that is broken off and taken up again is the unbroken run, byte for byte: weights, optimiser, data, schedule,
 //! dropout and the lines of the journal. At another number of threads, too.
 
+use qkv_runs::observe::{Event, Journal, Observer};
+use qkv_runs::run_dir::{Expect, RunDir};
+use qkv_runs::{Ended, Plan, PlanHooks, Recipe, Run};
 use qkv_testkit::journal;
-use qkv_train::observe::{Event, Journal, Observer};
-use qkv_train::run_dir::{Expect, RunDir};
-use qkv_train::{Ended, Plan, PlanHooks, Recipe, Run, on_threads};
+use qkv_train::on_threads;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,7 @@
 //! How much memory a run will take, told before its first step; and how much can be had.
 
 use crate::plan::Plan;
-use crate::recipe::Goal;
+use qkv_base::Task;
 use qkv_base::{Error, Result};
 use qkv_metric::human_bytes;
 use qkv_model::activation_memory;
@@ -39,7 +39,7 @@ impl Need {
         // The allocator keeps freed blocks for the next step. Where all batches have one shape, they fit, but for an
         // eighth; otherwise some of other sizes wait beside them (measured: half of a pass on `translate`).
         let pass = activation_memory::bytes(plan.pretrained.spec(), widest(plan), train.recompute);
-        let alike = matches!(plan.recipe.data.objective, Goal::NextToken | Goal::Image);
+        let alike = matches!(plan.recipe.data.objective, Task::NextToken | Task::Image);
         let pass = if alike { pass + pass / 8 } else { pass + pass / 2 };
         Ok(Self { held: resident().unwrap_or(0), beside, pass })
     }

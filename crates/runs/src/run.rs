@@ -5,19 +5,18 @@
 
 use crate::average::{self, Average};
 use crate::checkpoint::{Checkpoints, Loaded, Regular, State};
-use crate::guard::Guard;
 use crate::hooks::Hooks;
-pub use crate::hooks::{judge, samples};
 use crate::observe::{Event, Observer, StepReport};
 use crate::recipe::Recipe;
-use crate::schedule::Schedule;
-use crate::step::{Skipped, StepOutcome, StepParams, learn, mean_loss};
-use crate::trainable::Trainable;
 use qkv_base::{Error, Result};
 use qkv_data::batch::Stream;
 use qkv_data::{Batch, Loader};
 use qkv_model::Transformer;
 use qkv_optim::Optimizer;
+use qkv_train::Trainable;
+use qkv_train::guard::Guard;
+use qkv_train::schedule::Schedule;
+use qkv_train::step::{Skipped, StepOutcome, StepParams, learn, mean_loss};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,17 +3,17 @@
 
 use crate::checkpoint::State;
 use crate::export::{self, Top};
-use crate::hooks::PlanHooks;
+use crate::hooks::{PlanHooks, judge, text_model};
 use crate::memory::{self, Need};
 use crate::observe::{Board, Event, Journal, Observer};
 use crate::plan::{Plan, shared_tokenizer};
 use crate::recipe::{self, Recipe};
-use crate::run::{self, Ended, Run};
+use crate::run::{Ended, Run};
 use crate::run_dir::{Expect, RunDir};
-use crate::score::{Judged, Metric, Scores};
-use crate::threads::on_threads;
 use qkv_base::{Error, Kind, Result, Task};
 use qkv_metric::{human_bytes, human_count, human_duration};
+use qkv_tasks::{Judged, Metric, Scores, Writing};
+use qkv_train::on_threads;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -279,11 +279,13 @@ fn finish(
     observer: &mut (dyn Observer + Send),
 ) -> Result<Outcome> {
     let (model, step) = going.outcome(&mut [observer])?;
-    let judge = run::judge(plan, &model);
+    // As the verb answers: what a run scores is what `qkv evaluate` says of it.
+    let (asked, writing) = (text_model(plan, &model)?, Writing::default());
+    let judge = judge(plan, &asked, &writing);
     let test = judge.scores(&*plan.splits.test)?;
     let task = plan.recipe.data.objective;
     let samples: Vec<Judged> = match task {
-        Task::NextToken => judge.go_on(&*plan.splits.test, 12)?,
+        Task::NextToken => judge.continuations(&*plan.splits.test, 12)?,
         _ => test.judged.iter().take(12).cloned().collect(),
     };
     let mut scores = vec![("test".to_string(), test)];

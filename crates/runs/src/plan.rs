@@ -2,25 +2,22 @@
 //! said here, before the first step.
 
 use crate::corpus::Splits;
-use crate::freeze::{freeze, hollow, learning, thaw};
-use crate::recipe::{Data, Goal, Model, Recipe};
+use crate::recipe::{Data, Model, Recipe};
 use crate::run::{Job, RunSettings};
-use crate::schedule::Schedule;
 use burn::tensor::Device;
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Result, Task};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
-use qkv_data::objective::{
-    Answer, Borders, Denoise, Frame, Labels, Masked, NextToken, Seq2Seq, SpanCorruption, Tag, Translate,
-};
-use qkv_data::{Corpus, Example, Loader, Objective, Side, Tokenize};
-use qkv_model::families::{
-    self, Config, Framing, Pictures, Pieces, Sheet, Sizes, TargetStart, TextStart, TokenizerShape,
-};
-use qkv_model::spec::{Head, Input, Pool, Spec};
+use qkv_data::objective::{Labels, Normalisation};
+use qkv_data::{Corpus, Example, Loader, Objective};
+use qkv_model::families::{self, Config, Pictures, Pieces, Sizes, TargetStart, TokenizerShape};
+use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::device;
 use qkv_optim::{Groups, Optimizer};
+use qkv_tasks::sheet::{self, Parts};
 use qkv_text::{Kind, Tokenizer, TrainSpec};
+use qkv_train::freeze::{freeze, hollow, learning, thaw};
+use qkv_train::schedule::Schedule;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,7 +49,7 @@ impl Plan {
         let mut splits = Splits::open(&recipe.data, recipe.train.seed)?;
         let from = Some(Path::new(&recipe.model.from)).filter(|p| !p.as_os_str().is_empty());
         let tokenizer = match recipe.data.objective {
-            Goal::Image => None,
+            Task::Image => None,
             _ => Some(tokenizer(recipe, &splits, kept, from)?),
         };
         let labels = match recipe.data.objective {
@@ -60,7 +57,7 @@ impl Plan {
             task if task.has_labels() => Labels::from_examples(&*splits.train)?,
             _ => Labels::default(),
         };
-        if let (Goal::Classify | Goal::ClassifyPair | Goal::Image, [only]) = (recipe.data.objective, labels.names()) {
+        if let (Task::Classify | Task::ClassifyPair | Task::Image, [only]) = (recipe.data.objective, labels.names()) {
             let what = format!("there is one label only: `{only}`");
             return Err(Error::new(recipe.data.name(), what, "give examples of two classes or more"));
         }
@@ -82,13 +79,19 @@ impl Plan {
             pretrained.model = thaw(model, &pretrained.report.fresh);
         }
         pretrained.model = freeze(pretrained.model, &recipe.model.freeze)?;
-        let channels = match pretrained.spec().input {
-            Input::Patches { channels, .. } => channels,
-            Input::Tokens { .. } => 0,
+        let scale = match pretrained.spec().input {
+            Input::Patches { channels, .. } => Some(scale(from, channels)?),
+            Input::Tokens { .. } => None,
         };
         let length = room(&pretrained, recipe.data.length, &mut splits.notes);
-        let asked = Asked { goal: recipe.data.objective, length, prefix: &recipe.data.prefix };
-        let objective = asked.objective(pretrained.sheet, tokenizer.as_ref(), &labels, channels)?;
+        let objective = (sheet::of(recipe.data.objective).objective)(&Parts {
+            family: pretrained.sheet,
+            tokenizer: tokenizer.as_ref(),
+            labels: &labels,
+            length,
+            prefix: &recipe.data.prefix,
+            scale,
+        })?;
         let policy = policy(recipe);
         let seed = recipe.train.seed;
         let train = Arc::new(Loader::new(splits.train.clone(), objective.clone(), policy, seed)?);
@@ -142,20 +145,28 @@ impl Plan {
     }
 }
 
+/// How pictures become numbers: as the checkpoint's own files say, else as ViT does.
+fn scale(from: Option<&Path>, channels: usize) -> Result<Normalisation> {
+    match from {
+        Some(from) => Normalisation::load(&qkv_tasks::locate::model_of(from), channels),
+        None => Ok(Normalisation::vit(channels)),
+    }
+}
+
 fn policy(recipe: &Recipe) -> Policy {
     let rows = match recipe.train.tokens {
         0 => Rows::Fixed(recipe.train.rows),
         tokens => Rows::Tokens(tokens),
     };
     // Rows of one length need no looking for their like.
-    let window = if recipe.data.objective == Goal::NextToken { 1 } else { 4096 };
+    let window = if recipe.data.objective == Task::NextToken { 1 } else { 4096 };
     Policy { rows, turn: Turn::Shuffled { window }, keep: Keep::Tokens, ahead: 0, ..Policy::default() }
 }
 
 fn tokenizer(recipe: &Recipe, splits: &Splits, kept: Option<&Path>, from: Option<&Path>) -> Result<Tokenizer> {
     let there = Some(Path::new(&recipe.tokenizer.path)).filter(|p| !p.as_os_str().is_empty());
     match kept.or(there).or(from) {
-        Some(path) => Tokenizer::load(path),
+        Some(path) => qkv_tasks::tokenizer(path),
         None => learn_tokenizer(recipe, &[splits]),
     }
 }
@@ -218,24 +229,6 @@ fn tokenizer_shape(shape: TokenizerShape) -> (qkv_text::Shape, &'static [&'stati
     }
 }
 
-/// The frame of a family around one and two texts.
-fn frame(framing: Framing, tokenizer: &dyn Tokenize) -> Result<Frame> {
-    match framing {
-        Framing::ClsSep { token_types } => Ok(Frame { token_types: token_types, ..Frame::bert(tokenizer)? }),
-        Framing::SeparatedTwice => Frame::roberta(tokenizer),
-        Framing::Ended => Frame::ended(tokenizer),
-    }
-}
-
-/// The frames of a family that writes one text from another.
-fn pair(sheet: &Sheet, source: &dyn Tokenize, target: &dyn Tokenize) -> Result<Seq2Seq> {
-    match sheet.target_start {
-        Some(TargetStart::Eos) => Seq2Seq::bart(source),
-        Some(TargetStart::Pad) => Seq2Seq::t5(source, target),
-        None => Err(missing("writes one text from another", sheet.name)),
-    }
-}
-
 /// The lines that a tokenizer learns from. A long document gives its own lines, with their ends.
 fn lines_of(example: Example) -> Vec<String> {
     match example {
@@ -258,61 +251,6 @@ fn room(it: &Pretrained, asked: usize, notes: &mut Vec<String>) -> usize {
     }
 }
 
-fn missing(what: &str, family: &str) -> Error {
-    Error::new("data.objective", format!("{what}, which a {family} network does not do"), "choose another model.family")
-}
-
-/// What is asked of a network.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
-    pub(crate) goal: Goal,
-    pub(crate) length: usize,
-    pub(crate) prefix: &'a str,
-}
-
-impl Asked<'_> {
-    /// The objective, in the frame of the family.
-    pub(crate) fn objective(
-        self,
-        sheet: &Sheet,
-        tokenizer: Option<&Tokenizer>,
-        labels: &Labels,
-        channels: usize,
-    ) -> Result<Objective> {
-        let Self { goal, length, prefix } = self;
-        let Some(tokenizer) = tokenizer else {
-            return Ok(Objective::Pictures(qkv_data::objective::Pictures::vit(labels.clone(), channels)));
-        };
-        let source: Arc<dyn Tokenize> = Arc::new(Side::source(tokenizer));
-        let target: Arc<dyn Tokenize> = Arc::new(Side::target(tokenizer));
-        let frame = || frame(sheet.framing, &*source);
-        let pair = || pair(sheet, &*source, &*target);
-        let tokens = source.clone();
-        Ok(match goal {
-            Goal::NextToken => {
-                let mut next = NextToken::new(tokens, length, Some(Borders::Open))?;
-                next.begin = tokenizer.special().bos.filter(|_| sheet.text_start == TextStart::Bos);
-                Objective::NextToken(next)
-            }
-            Goal::Masked => Objective::Masked(Masked::bert(tokens, frame()?, length)?),
-            Goal::SpanCorruption => Objective::SpanCorruption(SpanCorruption::t5(tokens, pair()?, length)?),
-            Goal::Denoise => Objective::Denoise(Denoise::bart(tokens, pair()?, length)?),
-            Goal::Translate => Objective::Translate(Translate {
-                source: tokens,
-                target: target.clone(),
-                family: pair()?,
-                prefix: prefix.to_string(),
-                source_length: length,
-                target_length: length,
-            }),
-            Goal::Classify | Goal::ClassifyPair => Objective::classify(tokens, frame()?, labels.clone(), length),
-            Goal::Tag => Objective::Tag(Tag { tokenizer: tokens, frame: frame()?, labels: labels.clone(), length }),
-            Goal::Answer => Objective::Answer(Answer::new(tokens, frame()?, length)),
-            Goal::Image => return Err(missing("looks at pictures", sheet.name)),
-        })
-    }
-}
-
 /// A network drawn by chance.
 fn begin(
     recipe: &Recipe,
@@ -325,7 +263,7 @@ fn begin(
     let special = tokenizer.map(Tokenizer::special).unwrap_or_default();
     let sizes = sizes(recipe, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, splits)?;
     let mut spec = (sheet.sizes)(&sizes)?;
-    if let Some(head) = head(recipe.data.objective, sheet.pool, labels) {
+    if let Some(head) = (sheet::of(recipe.data.objective).head)(labels.len(), sheet.pool) {
         spec.head = head;
     }
     spec.check()?;
@@ -355,7 +293,7 @@ fn begin(
 fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, splits: &Splits) -> Result<Sizes> {
     let Model { width, layers, heads, kv_heads, inner, dropout, start, patch, .. } = recipe.model;
     let pictures = match recipe.data.objective {
-        Goal::Image => {
+        Task::Image => {
             let (image, channels) = picture(splits)?;
             Some(Pictures { image, patch, channels })
         }
@@ -381,17 +319,6 @@ fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, 
     })
 }
 
-/// The head that an objective asks for, where the family's own will not do.
-fn head(goal: Goal, pool: Pool, labels: &Labels) -> Option<Head> {
-    let labels = labels.len();
-    match goal {
-        Goal::Classify | Goal::ClassifyPair | Goal::Image => Some(Head::Classify { labels, pool }),
-        Goal::Tag => Some(Head::Tag { labels }),
-        Goal::Answer => Some(Head::Span),
-        _ => None,
-    }
-}
-
 fn picture(splits: &Splits) -> Result<(usize, usize)> {
     match splits.train.get(0)? {
         Example::Image { width, height, channels, .. } if width == height => Ok((width, channels)),
@@ -407,9 +334,9 @@ fn picture(splits: &Splits) -> Result<(usize, usize)> {
 fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
     Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
         let pool = families::of(config)?.pool;
-        let goal = recipe.data.objective;
-        fits(goal, spec, &from.display().to_string())?;
-        if let Some(head) = head(goal, pool, labels) {
+        let task = sheet::of(recipe.data.objective);
+        task.fits(spec, &from.display().to_string())?;
+        if let Some(head) = (task.head)(labels.len(), pool) {
             let same = config.labels()?.is_some_and(|known| known == labels.names());
             if spec.head != head || !same {
                 spec.head = head;
@@ -420,30 +347,6 @@ fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Resul
         }
         Ok(())
     })
-}
-
-/// Refuses what a network cannot learn, whatever its head.
-fn fits(goal: Goal, spec: &Spec, place: &str) -> Result<()> {
-    let (reads, writes) = (spec.encoder().is_some(), spec.decoder().is_some());
-    let pictures = matches!(spec.input, Input::Patches { .. });
-    let (fits, wants) = match goal {
-        Goal::NextToken => (writes && !reads, "a decoder, which continues a text"),
-        Goal::Translate | Goal::SpanCorruption | Goal::Denoise => {
-            (reads && writes, "an encoder with a decoder, which reads one text and writes another")
-        }
-        Goal::Image => (pictures, "one that looks at pictures"),
-        _ => (reads && !writes && !pictures, "an encoder, which reads text"),
-    };
-    let is = match (pictures, reads, writes) {
-        (true, ..) => "looks at pictures",
-        (_, true, true) => "reads one text and writes another",
-        (_, true, _) => "reads text",
-        _ => "writes text",
-    };
-    match fits {
-        true => Ok(()),
-        false => Err(Error::new(place, format!("the network {is}; this task wants {wants}"), "choose another of both")),
-    }
 }
 
 #[cfg(test)]

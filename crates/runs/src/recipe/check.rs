@@ -1,8 +1,8 @@
 //! What a recipe may say: every refusal names the key and a way out.
 
 use super::Recipe;
-use crate::score::Metric;
 use qkv_base::{Error, Result};
+use qkv_tasks::Metric;
 
 impl Recipe {
     /// Refuses what cannot be meant.

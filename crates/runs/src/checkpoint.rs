@@ -6,7 +6,6 @@
 //! the one before, saying so.
 
 use crate::average::Average;
-use crate::guard::Guard;
 use burn::module::Module;
 use burn::tensor::{DType, Tensor as Numbers, TensorData};
 use qkv_base::{Error, Kind, Result};
@@ -14,6 +13,7 @@ use qkv_model::count;
 use qkv_model::pretrained::{Values, fill};
 use qkv_nn::walk;
 use qkv_optim::Optimizer;
+use qkv_train::guard::Guard;
 use qkv_weights::{Checkpoint as Weights, Dtype, Tensor, save_safetensors, write_atomically};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,17 +1,10 @@
-//! Judging a network on examples that it has not seen, by the scores of its task.
+//! The numbers a task is judged by, and what came of a judgement.
 //!
 //! Every example leaves a row of counts, and the score is a function of the sum of the rows: so intervals and comparisons
 //! draw from the rows, and no network is asked twice.
 
-mod judge;
-mod look;
-mod tasks;
-
-pub use judge::Judge;
-
-use crate::recipe::Goal;
-use qkv_base::{Error, Result, nearest};
-use qkv_metric::{Additive, Bleu};
+use crate::sheet;
+use qkv_base::{Error, Result, Task, nearest};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -69,7 +62,7 @@ impl Metric {
     /// The metric of this name.
     ///
     /// ```
-    /// use qkv_train::score::Metric;
+    /// use qkv_tasks::Metric;
     /// assert_eq!(Metric::parse("bleu")?, Metric::Bleu);
     /// assert!(Metric::parse("belu").unwrap_err().hint.contains("`bleu`"));
     /// # Ok::<(), qkv_base::Error>(())
@@ -97,46 +90,24 @@ impl Metric {
     }
 
     /// The complaint that a task is not judged by this metric, but by those.
-    pub(crate) fn missing<'a>(self, place: &str, there: impl Iterator<Item = &'a str>) -> Error {
+    pub fn missing<'a>(self, place: &str, there: impl Iterator<Item = &'a str>) -> Error {
         let hint = format!("it has {}", there.collect::<Vec<_>>().join(", "));
         Error::new(place, format!("the task has no `{}`", self.name()), hint)
     }
 
     /// What a task can be judged by.
-    pub fn of(goal: Goal) -> &'static [Self] {
-        use Metric::*;
-        match goal {
-            Goal::Translate => {
-                &[Loss, Perplexity, BytePerplexity, BitsPerByte, Bleu, Chrf, Ter, Rouge1, Rouge2, RougeL, Exact]
-            }
-            Goal::NextToken => &[Loss, Perplexity, BytePerplexity, BitsPerByte, Accuracy],
-            Goal::Masked | Goal::SpanCorruption | Goal::Denoise => &[Loss, Perplexity, Accuracy],
-            Goal::Classify | Goal::ClassifyPair | Goal::Image => &[Loss, Accuracy, F1, MicroF1],
-            Goal::Tag => &[Loss, Accuracy, F1],
-            Goal::Answer => &[Loss, Exact, F1],
-        }
+    pub fn of(task: Task) -> &'static [Self] {
+        sheet::of(task).metrics
     }
 
     /// The one number that a task is judged by: the one whose interval is drawn.
-    pub fn main(goal: Goal) -> Self {
-        match goal {
-            Goal::Translate => Self::Bleu,
-            Goal::Classify | Goal::ClassifyPair | Goal::Image => Self::Accuracy,
-            Goal::Tag | Goal::Answer => Self::F1,
-            Goal::NextToken | Goal::Masked | Goal::SpanCorruption | Goal::Denoise => Self::Loss,
-        }
+    pub fn main(task: Task) -> Self {
+        sheet::of(task).main
     }
 
     /// The main score of a task from the sum of the counts of its examples.
-    pub fn of_counts(goal: Goal, sum: &[f64]) -> f64 {
-        match (Self::main(goal), sum) {
-            (Self::Bleu, sum) => Bleu::default().value(sum),
-            (Self::Loss, [nats, targets, ..]) => nats / targets,
-            // Entities: found and right, said, true.
-            (_, [right, said, truth]) if said + truth > 0.0 => 200.0 * right / (said + truth),
-            (_, [right, all]) => 100.0 * right / all,
-            _ => 0.0,
-        }
+    pub fn of_counts(task: Task, sum: &[f64]) -> f64 {
+        (sheet::of(task).of_counts)(sum)
     }
 }
 
@@ -183,7 +154,7 @@ impl Scores {
             .ok_or_else(|| metric.missing("eval.metric", self.values.keys().map(String::as_str)))
     }
 
-    fn put<const N: usize>(&mut self, values: [(Metric, f64); N]) {
+    pub(crate) fn put<const N: usize>(&mut self, values: [(Metric, f64); N]) {
         self.values.extend(values.map(|(metric, value)| (metric.name().to_string(), value)));
     }
 }
@@ -199,9 +170,9 @@ mod tests {
 
     #[test]
     fn counts_give_the_main_score() {
-        assert_eq!(Metric::of_counts(Goal::Classify, &[3.0, 4.0]), 75.0);
-        assert_eq!(Metric::of_counts(Goal::Tag, &[2.0, 4.0, 4.0]), 50.0);
-        assert_eq!(Metric::of_counts(Goal::Tag, &[0.0, 0.0, 0.0]), 0.0);
-        assert_eq!(Metric::of_counts(Goal::NextToken, &[6.0, 3.0]), 2.0);
+        assert_eq!(Metric::of_counts(Task::Classify, &[3.0, 4.0]), 75.0);
+        assert_eq!(Metric::of_counts(Task::Tag, &[2.0, 4.0, 4.0]), 50.0);
+        assert_eq!(Metric::of_counts(Task::Tag, &[0.0, 0.0, 0.0]), 0.0);
+        assert_eq!(Metric::of_counts(Task::NextToken, &[6.0, 3.0]), 2.0);
     }
 }

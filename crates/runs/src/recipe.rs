@@ -6,10 +6,8 @@ mod text;
 
 pub use text::set;
 
-pub use qkv_base::Task as Goal;
-
-use crate::schedule::Curve;
 use qkv_base::{Error, Kind, Result, nearest};
+use qkv_train::schedule::Curve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -65,7 +63,7 @@ pub struct Data {
     /// `builtin:NAME`, or a file
     pub corpus: String,
     /// what is to be learnt from it
-    pub objective: Goal,
+    pub objective: Task,
     /// training examples at most; 0: all there are
     pub examples: usize,
     /// validation examples
@@ -87,7 +85,7 @@ impl Default for Data {
         let corpus = "builtin:en-it".into();
         Self {
             corpus,
-            objective: Goal::default(),
+            objective: Task::default(),
             examples: 0,
             valid: 500,
             test: 500,
@@ -367,8 +365,8 @@ impl Recipe {
     }
 
     /// The optimiser's rule.
-    pub fn rule(&self) -> Result<crate::optim::Rule> {
-        use crate::optim::Rule;
+    pub fn rule(&self) -> Result<qkv_train::Rule> {
+        use qkv_train::Rule;
         let Optim { beta1, beta2, eps, momentum, .. } = self.optim;
         let names = ["adamw", "adam", "sgd", "lion", "adafactor"];
         Ok(match self.optim.name.as_str() {

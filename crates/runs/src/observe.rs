@@ -1,9 +1,9 @@
 //! Who watches a run: the loop tells what happens, observers write it down or show it. None of them can change it.
 
-use crate::score::Judged;
 use crate::session::Beginning;
 use qkv_base::{Error, Result};
 use qkv_metric::EventFile;
+use qkv_tasks::Judged;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};

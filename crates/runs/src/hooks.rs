@@ -3,12 +3,13 @@
 
 use crate::export;
 use crate::plan::Plan;
-use crate::recipe::Goal;
 use crate::run_dir::RunDir;
-use crate::score::{Judge, Judged};
-use qkv_base::Result;
+use burn::module::Module;
+use qkv_base::{Result, Task};
 use qkv_data::Subset;
-use qkv_model::Transformer;
+use qkv_model::{Pretrained, Transformer};
+use qkv_tasks::{Judge, Judged, TextModel, Writing};
+use std::path::Path;
 
 /// What a run asks of whoever started it.
 pub trait Hooks<N> {
@@ -44,26 +45,30 @@ impl Hooks<Transformer> for PlanHooks<'_> {
     }
 }
 
-/// What the network makes of a few examples of the validation side.
-pub fn samples(plan: &Plan, model: &Transformer) -> Result<Vec<Judged>> {
+/// What the network makes of a few examples of the validation side, written greedily: a quick look.
+pub fn samples(plan: &Plan, network: &Transformer) -> Result<Vec<Judged>> {
     let n = plan.recipe.eval.samples.min(plan.splits.valid.len());
     if n == 0 {
         return Ok(vec![]);
     }
     let few = Subset::new(plan.splits.valid.clone(), (0..n as u32).collect());
+    let (model, writing) = (text_model(plan, network)?, Writing::greedy());
+    let judge = judge(plan, &model, &writing);
     match plan.recipe.data.objective {
-        Goal::NextToken => judge(plan, model).go_on(&few, n),
-        _ => Ok(judge(plan, model).scores(&few)?.judged),
+        Task::NextToken => judge.continuations(&few, n),
+        _ => Ok(judge.scores(&few)?.judged),
     }
 }
 
+/// The network of a plan, ready to be asked.
+pub fn text_model(plan: &Plan, network: &Transformer) -> Result<TextModel> {
+    // Without gradients: nothing is kept for a backward that never comes.
+    let network = Pretrained { model: network.valid(), ..plan.pretrained.clone() };
+    TextModel::in_training(Path::new("the network in training"), network, plan.tokenizer.clone())
+}
+
 /// What judges the network of a plan.
-pub fn judge<'a>(plan: &'a Plan, model: &'a Transformer) -> Judge<'a> {
-    Judge {
-        model,
-        objective: &plan.objective,
-        goal: plan.recipe.data.objective,
-        tokenizer: plan.tokenizer.as_ref(),
-        labels: &plan.labels,
-    }
+pub fn judge<'a>(plan: &'a Plan, model: &'a TextModel, writing: &'a Writing) -> Judge<'a> {
+    let (task, objective, labels) = (plan.recipe.data.objective, &plan.objective, &plan.labels);
+    Judge { model, task, objective, labels, writing }
 }
