@@ -6,7 +6,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use qkv_kernels::{CrossEntropy, cross_entropy};
-use qkv_model::families::Task;
+use qkv_model::families::HeadKind;
 use qkv_model::outputs::{Array, Inputs, Output, Show, forward_outputs};
 use qkv_model::spec::Head;
 use qkv_model::{CausalLm, Encoder, Pretrained, Seq2Seq};
@@ -225,6 +225,6 @@ fn a_new_head_starts_afresh_and_the_rest_is_loaded() {
     .unwrap();
     assert_eq!(it.report.fresh, ["head.out.weight", "head.out.bias"]);
     assert_eq!(it.config.architecture(), Some("BertForTokenClassification"));
-    assert_eq!(Task::of(&it.spec().head), Task::Tag);
+    assert_eq!(HeadKind::of(&it.spec().head), HeadKind::Tag);
     assert_eq!(it.config.labels().unwrap().unwrap(), ["O", "B", "I", "E"]);
 }

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use qkv_base::{Error, Result};
 use qkv_data::Batch;
 use qkv_kernels::Key;
-use qkv_model::families::{Config, Task as HeadKind, named};
+use qkv_model::families::{Config, HeadKind, named};
 use qkv_model::spec::{Input, Spec};
 use qkv_model::{Pretrained, Transformer, pretrained};
 use qkv_nn::Cx;

@@ -379,9 +379,9 @@ mod tests {
     }
 
     /// What a family that reads text learns first.
-    fn goal_of(sheet: &Sheet) -> &'static str {
-        use qkv_model::families::Task;
-        match sheet.architectures.iter().any(|(_, task)| *task == Task::Masked) {
+    fn goal_of(sheet: &qkv_model::families::Sheet) -> &'static str {
+        use qkv_model::families::HeadKind;
+        match sheet.architectures.iter().any(|(_, task)| *task == HeadKind::Masked) {
             true => "masked",
             false if sheet.target_start.is_some() => "translate",
             false => "next-token",

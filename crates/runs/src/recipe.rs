@@ -6,7 +6,7 @@ mod text;
 
 pub use text::set;
 
-use qkv_base::{Error, Kind, Result, nearest};
+use qkv_base::{Error, Kind, Result, Task, nearest};
 use qkv_train::schedule::Curve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -72,7 +72,8 @@ impl Judge<'_> {
             return Err(Error::new("data", "no target counts", "give examples that fit the model"));
         }
         if !nats.is_finite() {
-            let what = format!("the loss is {nats}: the network's weights, or what it computes with them, are not finite");
+            let what =
+                format!("the loss is {nats}: the network's weights, or what it computes with them, are not finite");
             let hint = "`qkv inspect MODEL` counts weights that are not finite; is the file damaged?";
             return Err(Error::new(self.model.path.display().to_string(), what, hint));
         }

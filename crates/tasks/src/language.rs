@@ -16,13 +16,7 @@ use qkv_model::families::TextStart;
 pub const SHEET: TaskSheet = TaskSheet {
     task: Task::NextToken,
     verb: Some(("generate", Given::Text)),
-    metrics: &[
-        Metric::Loss,
-        Metric::Perplexity,
-        Metric::BytePerplexity,
-        Metric::BitsPerByte,
-        Metric::Accuracy,
-    ],
+    metrics: &[Metric::Loss, Metric::Perplexity, Metric::BytePerplexity, Metric::BitsPerByte, Metric::Accuracy],
     main: Metric::Loss,
     wants: Wants::Writer,
     head: sheet::own_head,
@@ -55,9 +49,8 @@ pub(crate) fn judge(on: &mut Judging) -> Result<()> {
     };
     let mut judged = vec![];
     for (i, (r, look)) in on.ready.iter().zip(&on.looks).enumerate() {
-        let ids = |all: &mut dyn Iterator<Item = i64>| -> Vec<u32> {
-            all.filter_map(|id| u32::try_from(id).ok()).collect()
-        };
+        let ids =
+            |all: &mut dyn Iterator<Item = i64>| -> Vec<u32> { all.filter_map(|id| u32::try_from(id).ok()).collect() };
         let targets = || look.said.iter().map(|(target, _)| *target);
         let (read, expected, got) = match (on.judge.objective, written.get(i)) {
             (Objective::NextToken(_), _) => (ids(&mut targets()), vec![], String::new()),
@@ -94,7 +87,6 @@ fn bytes(on: &Judging) -> Result<u64> {
         }
     }
     Ok(bytes)
-}
 }
 
 /// Perplexities: per token, and per byte where the bytes are known.

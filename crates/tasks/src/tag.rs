@@ -72,7 +72,8 @@ fn judge(on: &mut Judging) -> Result<()> {
     on.scores.table = Some(std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n"));
     for (example, (truth, said)) in both {
         let source = on.corpus.get(example)?.text().into_owned();
-        let (a, b) = (qkv_metric::entities(&truth, Scheme::default())?, qkv_metric::entities(&said, Scheme::default())?);
+        let (a, b) =
+            (qkv_metric::entities(&truth, Scheme::default())?, qkv_metric::entities(&said, Scheme::default())?);
         let hits = b.iter().filter(|span| a.contains(span)).count();
         let same = truth.iter().zip(&said).filter(|(a, b)| a == b).count();
         on.scores.judged.push(Judged {

@@ -106,13 +106,13 @@ fn short(chosen: &BTreeSet<String>, modules: &BTreeSet<&str>) -> BTreeSet<String
 }
 
 fn task_type(it: &Pretrained) -> Value {
-    use qkv_model::families::Task;
-    match Task::of(&it.spec().head) {
-        Task::Classify => "SEQ_CLS".into(),
-        Task::Tag => "TOKEN_CLS".into(),
-        Task::Answer => "QUESTION_ANS".into(),
-        Task::Language if it.spec().encoder().is_some() => "SEQ_2_SEQ_LM".into(),
-        Task::Language => "CAUSAL_LM".into(),
+    use qkv_model::families::HeadKind;
+    match HeadKind::of(&it.spec().head) {
+        HeadKind::Classify => "SEQ_CLS".into(),
+        HeadKind::Tag => "TOKEN_CLS".into(),
+        HeadKind::Answer => "QUESTION_ANS".into(),
+        HeadKind::Language if it.spec().encoder().is_some() => "SEQ_2_SEQ_LM".into(),
+        HeadKind::Language => "CAUSAL_LM".into(),
         _ => Value::Null,
     }
 }
