@@ -1,8 +1,9 @@
 //! `qkv tokenizer train`: a tokenizer from files, or from a corpus that qkv makes itself.
 
-pub(crate) use super::source::Args;
+pub(crate) use super::flags::Args;
 
-use super::source::{lines, spec};
+use super::flags::spec;
+use super::source::lines;
 use crate::cli::fail::Fail;
 use crate::cli::terminal::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
