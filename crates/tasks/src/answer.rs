@@ -135,7 +135,7 @@ fn tokens(samples: &[Sample]) -> Tokens {
         tokens = tokens.with_padding(qkv_nn::mask::from_lengths(&lengths, width));
     }
     if samples.iter().any(|s| !s.kinds.is_empty()) {
-        tokens = tokens.with_kinds(Ids::new(padded(|s| &s.kinds), samples.len()));
+        tokens = tokens.with_token_types(Ids::new(padded(|s| &s.kinds), samples.len()));
     }
     tokens
 }

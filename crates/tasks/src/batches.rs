@@ -71,7 +71,7 @@ fn tokens<'a>(rows: impl Iterator<Item = &'a Encoding> + Clone) -> Tokens {
         tokens = tokens.with_padding(qkv_nn::mask::from_lengths(&lengths, width));
     }
     if rows.clone().any(|e| e.type_ids.iter().any(|k| *k != 0)) {
-        tokens = tokens.with_kinds(Ids::new(rows.flat_map(|e| padded(&e.type_ids)).collect::<Vec<_>>(), n));
+        tokens = tokens.with_token_types(Ids::new(rows.flat_map(|e| padded(&e.type_ids)).collect::<Vec<_>>(), n));
     }
     tokens
 }
