@@ -83,6 +83,7 @@ impl TextModel {
     pub fn task(&self) -> Option<Task> {
         let spec = self.spec();
         Some(match (&spec.head, &spec.input) {
+            // A discriminator is a step on the way to another head; nobody asks it anything.
             (Head::None | Head::Pool | Head::Detect { .. }, _) => return None,
             (Head::Classify { .. }, Input::Patches { .. }) => Task::Image,
             (Head::Classify { .. }, _) => Task::Classify,
