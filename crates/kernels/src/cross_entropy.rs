@@ -13,8 +13,8 @@
 //! if there is any smoothing, which asks for every class. NaN, +∞, or a row of −∞ alone make the loss NaN. Rows that do
 //! not count are not looked at, whatever they hold.
 
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, elements_mut, room, tensor};
+use crate::fused::{Fused, apply, contiguous, elements, elements_mut, tensor, uninit};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::{self, simd};
 use crate::threads;
 use burn::backend::flex::FlexTensor;
@@ -140,14 +140,14 @@ impl Fused<1> for CrossEntropy {
     type Saved = FlexTensor;
 
     fn forward(&self, [logits]: [Option<FlexTensor>; 1], keep: bool) -> (FlexTensor, Option<FlexTensor>) {
-        let logits = dense(logits.expect("cross_entropy has logits"));
+        let logits = contiguous(logits.expect("cross_entropy has logits"));
         if !keep {
             return (pair(self.loss(elements(&logits))), None);
         }
         let (mut grad, shared) = if logits.is_unique() {
             (logits, None)
         } else {
-            (tensor(room(logits.layout().num_elements()), logits.layout().shape().clone()), Some(logits))
+            (tensor(uninit(logits.layout().num_elements()), logits.layout().shape().clone()), Some(logits))
         };
         let loss = self.loss_and_gradient(elements_mut(&mut grad), shared.as_ref().map(elements));
         (pair(loss), Some(grad))
@@ -155,7 +155,7 @@ impl Fused<1> for CrossEntropy {
 
     fn backward(&self, mut saved: FlexTensor, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
         // Of the second, which is the loss without smoothing, there is none.
-        let by = elements(&dense(grad))[0];
+        let by = elements(&contiguous(grad))[0];
         // The loss is usually the last operation, and then this is 1: a pass over all logits saved.
         if by != 1.0 {
             threads::for_rows(elements_mut(&mut saved), 1, |_, g| scale(by, g));

@@ -158,15 +158,15 @@ pub fn tensor(data: Vec<f32>, shape: impl Into<Shape>) -> FlexTensor {
 }
 
 /// The same values laid out contiguously; shared if they already are.
-pub fn dense(tensor: FlexTensor) -> FlexTensor {
+pub fn contiguous(tensor: FlexTensor) -> FlexTensor {
     if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
 }
 
-/// The elements of a [`dense`] tensor.
+/// The elements of a [`contiguous`] tensor.
 pub fn elements(tensor: &FlexTensor) -> &[f32] {
     match tensor.layout().contiguous_offsets() {
         Some((start, end)) => &tensor.storage::<f32>()[start..end],
-        None => unreachable!("`elements` is called on dense tensors"),
+        None => unreachable!("`elements` is called on contiguous tensors"),
     }
 }
 
@@ -185,7 +185,7 @@ pub fn update<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnOnc
     let (tensor, other) = (tensor.into_dispatch(), other.into_dispatch());
     if served(&tensor) && served(&other) {
         let ((mut tensor, _), (other, _)) = (unwrap(tensor), unwrap(other));
-        f(elements_mut(&mut tensor), elements(&dense(other)));
+        f(elements_mut(&mut tensor), elements(&contiguous(other)));
         return Tensor::from_dispatch(DispatchTensor {
             kind: DispatchTensorKind::Flex(BackendTensor::Float(tensor)),
             autodiff: DispatchAutodiffContext::Disabled,
@@ -214,7 +214,7 @@ pub fn update_slices(
         return Err((written.into_iter().map(Tensor::from_dispatch).collect(), Tensor::from_dispatch(read)));
     }
     let mut written: Vec<FlexTensor> = written.into_iter().map(|t| unwrap(t).0).collect();
-    let read = dense(unwrap(read).0);
+    let read = contiguous(unwrap(read).0);
     f(&mut written.iter_mut().map(elements_mut).collect::<Vec<_>>(), elements(&read));
     let wrap = |tensor| DispatchTensor {
         kind: DispatchTensorKind::Flex(BackendTensor::Float(tensor)),
@@ -228,13 +228,13 @@ pub fn update_slices(
 ///
 /// Not `elements_mut`, which would copy on one thread, and the whole of a storage that x may be a small view of.
 pub(crate) fn in_place(x: FlexTensor, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> FlexTensor {
-    let mut x = dense(x);
+    let mut x = contiguous(x);
     if x.is_unique() {
         crate::threads::for_rows(elements_mut(&mut x), width, f);
         return x;
     }
     let from = elements(&x);
-    let mut y = room(from.len());
+    let mut y = uninit(from.len());
     crate::threads::for_rows(&mut y, width, |first, rows| {
         rows.copy_from_slice(&from[first * width..][..rows.len()]);
         f(first, rows);
@@ -253,7 +253,7 @@ pub fn rows_and_width(tensor: &FlexTensor) -> (usize, usize) {
 ///
 /// Zeroing would cost one more pass over every activation of the network.
 #[allow(clippy::uninit_vec)] // the reason is the SAFETY line below
-pub(crate) fn room(n: usize) -> Vec<f32> {
+pub(crate) fn uninit(n: usize) -> Vec<f32> {
     let mut out = Vec::with_capacity(n);
     // SAFETY: the capacity is n and every bit pattern is an f32. Every caller writes all n elements before any is read;
     // the twin comparison over odd shapes would show an element left out.

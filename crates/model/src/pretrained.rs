@@ -117,7 +117,7 @@ impl Pretrained {
 
     /// Writes `config.json` and the weights as Hugging Face transformers does.
     pub fn save(&self, dir: &Path, dtype: Dtype, max_shard_bytes: u64) -> Result<()> {
-        let place = |e: std::io::Error| Error::new(dir.display().to_string(), e.to_string(), "is the place writable?");
+        let place = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the place writable?");
         std::fs::create_dir_all(dir).map_err(place)?;
         let slots = self.slots()?;
         let values = Values::of(&self.model);
@@ -136,7 +136,7 @@ impl Pretrained {
         dtype: Dtype,
         vocabulary: impl FnOnce(&mut qkv_weights::Metadata) -> Result<()>,
     ) -> Result<()> {
-        let dialect = families::gguf_dialect(self.sheet.name)?;
+        let dialect = families::gguf_dialect(self.sheet)?;
         let mut metadata = families::gguf_metadata(&path.display().to_string(), self.spec(), &self.config, dialect)?;
         vocabulary(&mut metadata)?;
         let slots = (dialect.names)(self.spec()).slots(&count::parameters(&self.model))?;
@@ -165,7 +165,7 @@ pub fn carry(from: &Path, to: &Path) -> Result<Vec<&'static str>> {
             target.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             std::fs::copy(from.join(name), &target)
         };
-        copy().map_err(|e| Error::new(target.display().to_string(), e.to_string(), "is the place writable?"))?;
+        copy().map_err(|e| Error::write(target.display().to_string(), &e, "is the place writable?"))?;
         carried.push(name);
     }
     Ok(carried)

@@ -5,8 +5,9 @@
 //! `[out, r]`. Where a family keeps queries, keys and values in one matrix (GPT-2), their adapters become one:
 //! A's are stacked, B's stand on a diagonal, and α grows with the rank so that `α/r` stays.
 
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 use qkv_model::count::{self, Parameter};
+use qkv_model::families::LinearLayout;
 use qkv_model::pretrained::{Values, fill};
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::{LoraSize, walk};
@@ -81,14 +82,14 @@ pub fn save(it: &Pretrained, model: &Transformer, about: &About, dir: &Path) -> 
     let modules: BTreeSet<&str> = slots.iter().filter_map(|s| Some(s.theirs.rsplit_once('.')?.0)).collect();
     let (targets, whole) = (short(&targets, &modules), short(&whole, &modules));
     let all: Vec<_> = tensors.iter().map(|(n, s, v)| qkv_weights::Tensor::values(n.clone(), s.clone(), v)).collect();
-    let fail = |e: std::io::Error| Error::new(dir.display().to_string(), e.to_string(), "is the place writable?");
+    let fail = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the place writable?");
     save_safetensors(dir, &all, Dtype::F32, u64::MAX)?;
     std::fs::rename(dir.join("model.safetensors"), dir.join(FILE)).map_err(fail)?;
     let config = json!({
         "peft_type": "LORA", "base_model_name_or_path": about.base, "r": about.rank, "lora_alpha": about.alpha,
         "lora_dropout": about.dropout, "bias": "none", "target_modules": targets, "rank_pattern": ranks, "alpha_pattern": alphas,
         "modules_to_save": if whole.is_empty() { Value::Null } else { json!(whole) },
-        "fan_in_fan_out": it.sheet.name == "gpt2", "task_type": task_type(it), "inference_mode": true,
+        "fan_in_fan_out": it.sheet.linear == LinearLayout::InOut, "task_type": task_type(it), "inference_mode": true,
         "init_lora_weights": true, "use_rslora": false, "use_dora": false,
     });
     write_atomically(&dir.join(CONFIG), format!("{config:#}\n").as_bytes())?;
@@ -163,10 +164,12 @@ fn learning(model: &Transformer) -> BTreeSet<String> {
 pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
     let place = dir.join(CONFIG).display().to_string();
     let fail = |what: String, hint: &str| Error::new(&place, what, hint);
-    let bytes = std::fs::read(dir.join(CONFIG)).map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?"))?;
-    let config: Value = serde_json::from_slice(&bytes).map_err(|e| fail(format!("is no JSON: {e}"), "is it whole?"))?;
+    let bytes = std::fs::read(dir.join(CONFIG))
+        .map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?").of_kind(Kind::of_read(&e)))?;
+    let config: Value =
+        serde_json::from_slice(&bytes).map_err(|e| fail(format!("is not JSON: {e}"), "is it whole?"))?;
     if config["peft_type"] != "LORA" || config["use_dora"] == true || config["use_rslora"] == true {
-        return Err(fail("is no plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
+        return Err(fail("is not a plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
     }
     let number =
         |key: &str| config[key].as_f64().filter(|n| *n > 0.0).ok_or_else(|| fail(format!("{key} is missing"), ""));

@@ -9,7 +9,7 @@ use crate::average::Average;
 use crate::guard::Guard;
 use burn::module::Module;
 use burn::tensor::{DType, Tensor as Numbers, TensorData};
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 use qkv_model::count;
 use qkv_model::pretrained::{Values, fill};
 use qkv_nn::walk;
@@ -170,14 +170,14 @@ impl Checkpoints {
         let held: Vec<Tensor> = optimizer.memory().chain(mean).map(made).collect();
         let beside = dir.join("held");
         save_safetensors(&beside, &held, Dtype::F32, u64::MAX)?;
-        let fail = |e: std::io::Error| Error::new(dir.display().to_string(), e.to_string(), "is the disk full?");
+        let fail = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the disk full?");
         std::fs::rename(beside.join(FILES[0]), dir.join(FILES[1])).map_err(fail)?;
         std::fs::remove_dir(beside).map_err(fail)?;
-        let json = serde_json::to_vec_pretty(state).map_err(|e| Error::new("state.json", e.to_string(), ""))?;
+        let json = serde_json::to_vec_pretty(state).map_err(|e| Error::internal("state.json", e.to_string()))?;
         write_atomically(&dir.join(FILES[2]), &json)?;
         let files = FILES.iter().map(|name| Ok((name.to_string(), hashed(&dir.join(name))?))).collect::<Result<_>>()?;
         let json = serde_json::to_vec_pretty(&Manifest { files })
-            .map_err(|e| Error::new("MANIFEST.json", e.to_string(), ""))?;
+            .map_err(|e| Error::internal("MANIFEST.json", e.to_string()))?;
         write_atomically(&dir.join("MANIFEST.json"), &json)
     }
 
@@ -308,7 +308,7 @@ fn numbers(tensor: &Numbers<1>) -> Vec<f32> {
 
 /// Renames a whole checkpoint into its place and makes sure that the disk knows.
 fn settle(temporary: &Path, place: &Path) -> Result<()> {
-    let fail = |e: std::io::Error| Error::new(place.display().to_string(), e.to_string(), "is the disk full?");
+    let fail = |e: std::io::Error| Error::write(place.display().to_string(), &e, "is the disk full?");
     let sync = |dir: &Path| File::open(dir).and_then(|d| d.sync_all()).map_err(fail);
     sync(temporary)?;
     if place.exists() {
@@ -319,7 +319,7 @@ fn settle(temporary: &Path, place: &Path) -> Result<()> {
 }
 
 fn hashed(path: &Path) -> Result<(u64, String)> {
-    let fail = |e: std::io::Error| Error::new(path.display().to_string(), e.to_string(), "is the disk readable?");
+    let fail = |e: std::io::Error| Error::read(path.display().to_string(), &e, "is the disk readable?");
     let mut hash = blake3::Hasher::new();
     let size = std::io::copy(&mut File::open(path).map_err(fail)?, &mut hash).map_err(fail)?;
     Ok((size, hash.finalize().to_hex().to_string()))
@@ -328,7 +328,8 @@ fn hashed(path: &Path) -> Result<(u64, String)> {
 /// The state of a checkpoint, if every file is what the manifest says.
 fn verified(dir: &Path) -> Result<State> {
     let fail = |what: String| Error::new(dir.display().to_string(), what, "");
-    let read = |name: &str| std::fs::read(dir.join(name)).map_err(|e| fail(format!("{name}: {e}")));
+    let read =
+        |name: &str| std::fs::read(dir.join(name)).map_err(|e| fail(format!("{name}: {e}")).of_kind(Kind::of_read(&e)));
     let manifest: Manifest =
         serde_json::from_slice(&read("MANIFEST.json")?).map_err(|e| fail(format!("MANIFEST.json: {e}")))?;
     for name in FILES {

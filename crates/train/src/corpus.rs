@@ -2,7 +2,7 @@
 
 use crate::recipe::{Data, Goal};
 use qkv_base::{Error, Result};
-use qkv_data::{Corpus, Example, Reader, Split, Subset, Task, builtin, split};
+use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, split};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,20 +26,6 @@ pub struct Splits {
     pub notes: Vec<String>,
 }
 
-impl Goal {
-    /// The kind of example that this is learnt from.
-    pub fn task(self) -> Task {
-        match self {
-            Self::Translate => Task::Pair,
-            Self::NextToken | Self::Masked | Self::SpanCorruption | Self::Denoise => Task::Text,
-            Self::Classify => Task::Classify,
-            Self::Tag => Task::Tag,
-            Self::Answer => Task::Answer,
-            Self::Image => Task::Image,
-        }
-    }
-}
-
 impl Splits {
     /// What the corpus of a run is recognised by: a resumed run must find the same.
     pub fn fingerprint(&self) -> Result<String> {
@@ -60,7 +46,7 @@ impl Splits {
         let opened = reader(data.objective, &data.columns)?.open(Path::new(&data.corpus))?;
         let whole = opened.corpus;
         let cut = match (whole.len(), data.objective) {
-            (1, Goal::NextToken | Goal::Masked | Goal::SpanCorruption | Goal::Denoise) => one_document(&whole.get(0)?)?,
+            (1, task) if task.is_of_text_alone() => one_document(&whole.get(0)?)?,
             _ => rows(&whole, data, seed)?,
         };
         let [train, valid, test] = cut;
@@ -100,7 +86,7 @@ impl Splits {
         let corpus = builtin::Corpus::find(&data.corpus)?;
         let side = |side: Side, seed: u64, n: usize| -> Arc<dyn Corpus> {
             let n = if n == 0 { corpus.size(side) } else { n };
-            let all: Vec<Example> = corpus.examples(seed, side).take(n).map(|e| convert(e, data.objective)).collect();
+            let all: Vec<Example> = corpus.examples(seed, side).take(n).map(|e| e.for_task(data.objective)).collect();
             Arc::new(all)
         };
         Ok(Self {
@@ -117,29 +103,7 @@ impl Splits {
 
 /// What reads a file for a goal, with the columns that a person named.
 pub(crate) fn reader(goal: Goal, columns: &BTreeMap<String, String>) -> Result<Reader> {
-    columns.iter().try_fold(Reader::new(goal.task()), |reader, (field, column)| reader.column(field, column))
-}
-
-/// A made example as one that is read: as text alone where text alone is learnt from, and with its label as the text to
-/// write where a text is made of another (as T5 does).
-pub(crate) fn convert(example: builtin::Example, goal: Goal) -> Example {
-    use builtin::Example as E;
-    let example = match example {
-        E::Pair { source, target } => Example::Pair { source, target },
-        E::Labelled { text, label } => Example::Labelled { text, label },
-        E::Tagged { words, tags } => Example::Tagged { words, tags },
-        E::Question { context, question, answer, start } => Example::Question { context, question, answer, start },
-        E::Text(text) => Example::Text(text),
-        E::Image { width, height, channels, pixels, label } => {
-            Example::Image { width, height, channels, pixels, label }
-        }
-    };
-    match (goal.task(), example) {
-        (Task::Text, Example::Text(text)) => Example::Text(text),
-        (Task::Text, other) => Example::Text(other.text().into_owned()),
-        (Task::Pair, Example::Labelled { text, label }) => Example::Pair { source: text, target: label },
-        (_, other) => other,
-    }
+    columns.iter().try_fold(Reader::new(goal), |reader, (field, column)| reader.column(field, column))
 }
 
 /// The examples of a corpus, with a text before every source.
@@ -196,7 +160,7 @@ fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corp
 pub fn fingerprint(corpus: &dyn Corpus) -> Result<String> {
     let mut hash = blake3::Hasher::new();
     for example in corpus.examples() {
-        let line = serde_json::to_vec(&example?).map_err(|e| Error::new("corpus", e.to_string(), ""))?;
+        let line = serde_json::to_vec(&example?).map_err(|e| Error::internal("corpus", e.to_string()))?;
         hash.update(&line).update(b"\n");
     }
     Ok(hash.finalize().to_hex()[..16].to_string())

@@ -75,8 +75,8 @@ pub fn save_report(
     samples: &[Judged],
 ) -> Result<()> {
     let place = run_dir.at("metrics.jsonl");
-    let journal = std::fs::read_to_string(&place)
-        .map_err(|e| Error::new(place.display().to_string(), e.to_string(), "is it readable?"))?;
+    let journal =
+        std::fs::read_to_string(&place).map_err(|e| Error::read(place.display().to_string(), &e, "is it readable?"))?;
     let lines: Vec<Value> = journal.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
     let points = |key: &str| -> Vec<(f64, f64)> {
         lines.iter().filter_map(|l| Some((l.get("step")?.as_f64()?, l.get(key)?.as_f64()?))).collect()

@@ -1,4 +1,4 @@
-//! Who looks at a step before it changes the network: a loss or a gradient that is no number, or one that stands out of
+//! Who looks at a step before it changes the network: a loss or a gradient that is not a number, or one that stands out of
 //! what came before, changes nothing and is told with its reason.
 //!
 //! A spike is measured as in llm.c: `z = (x − mean) / deviation` over the last [`WINDOW`] steps, of the loss and of the
@@ -18,7 +18,7 @@ pub const WINDOW: usize = 128;
 /// The guard of a run, with what it remembers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Guard {
-    /// the largest z that is no spike; 0: spikes are not looked for
+    /// the largest z that is not a spike; 0: spikes are not looked for
     #[serde(skip)]
     pub most: f64,
     losses: Window,

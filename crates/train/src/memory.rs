@@ -4,7 +4,7 @@ use crate::plan::Plan;
 use crate::recipe::Goal;
 use qkv_base::{Error, Result};
 use qkv_metric::human_bytes;
-use qkv_model::kept;
+use qkv_model::activation_memory;
 use qkv_model::spec::Input;
 use qkv_nn::walk;
 
@@ -38,7 +38,7 @@ impl Need {
         let beside = 4 * (learning + moments + sums + average);
         // The allocator keeps freed blocks for the next step. Where all batches have one shape, they fit, but for an
         // eighth; otherwise some of other sizes wait beside them (measured: half of a pass on `translate`).
-        let pass = kept::bytes(plan.pretrained.spec(), widest(plan), train.recompute);
+        let pass = activation_memory::bytes(plan.pretrained.spec(), widest(plan), train.recompute);
         let alike = matches!(plan.recipe.data.objective, Goal::NextToken | Goal::Image);
         let pass = if alike { pass + pass / 8 } else { pass + pass / 2 };
         Ok(Self { held: resident().unwrap_or(0), beside, pass })
@@ -65,7 +65,7 @@ impl Need {
 }
 
 /// The most tokens that a micro-batch can have.
-fn widest(plan: &Plan) -> kept::Batch {
+fn widest(plan: &Plan) -> activation_memory::Batch {
     let train = &plan.recipe.train;
     let longest = plan.train.items().lengths().iter().copied().max().unwrap_or(0) as usize;
     let spec = plan.pretrained.spec();
@@ -79,7 +79,7 @@ fn widest(plan: &Plan) -> kept::Batch {
     };
     let tokens = (rows * longest).max(train.tokens.min(plan.train.items().lengths().iter().map(|l| *l as usize).sum()));
     let pair = spec.encoder().is_some() && spec.decoder().is_some();
-    kept::Batch { rows, source: if pair { tokens } else { 0 }, target: tokens }
+    activation_memory::Batch { rows, source: if pair { tokens } else { 0 }, target: tokens }
 }
 
 /// Bytes that the process holds, where the system says so.

@@ -1,6 +1,7 @@
 //! Who watches a run: the loop tells what happens, observers write it down or show it. None of them can change it.
 
 use crate::score::Judged;
+use crate::session::Beginning;
 use qkv_base::{Error, Result};
 use qkv_metric::EventFile;
 use serde_json::{Value, json};
@@ -37,6 +38,8 @@ pub struct StepReport {
 /// What happens.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
+    /// a run begins
+    Began(&'a Beginning),
     /// something to be known
     Note(String),
     /// a step was done
@@ -77,6 +80,20 @@ pub trait Observer {
     fn see(&mut self, event: &Event) -> Result<()>;
 }
 
+/// Nobody watches.
+impl Observer for () {
+    fn see(&mut self, _: &Event) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Any function can watch.
+impl<F: FnMut(&Event) -> Result<()>> Observer for F {
+    fn see(&mut self, event: &Event) -> Result<()> {
+        self(event)
+    }
+}
+
 /// `metrics.jsonl` (one object per logged step or validation) and `samples.jsonl`.
 pub struct Journal {
     file: File,
@@ -89,7 +106,7 @@ impl Journal {
     pub fn open(dir: &Path, step: u64, every: u64) -> Result<Self> {
         let open = |name: &str| {
             let path = dir.join(name);
-            let fail = |e: std::io::Error| Error::new(path.display().to_string(), e.to_string(), "is it writable?");
+            let fail = |e: std::io::Error| Error::write(path.display().to_string(), &e, "is it writable?");
             if path.exists() {
                 let kept: String = BufReader::new(File::open(&path).map_err(fail)?)
                     .lines()
@@ -107,7 +124,7 @@ impl Journal {
     fn put(file: &mut File, value: Value) -> Result<()> {
         // One write, so that a killed run leaves whole lines.
         file.write_all(format!("{value}\n").as_bytes())
-            .map_err(|e| Error::new("metrics.jsonl", e.to_string(), "is the disk full?"))
+            .map_err(|e| Error::write("metrics.jsonl", &e, "is the disk full?"))
     }
 }
 

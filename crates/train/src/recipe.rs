@@ -6,8 +6,10 @@ mod text;
 
 pub use text::set;
 
+pub use qkv_base::Task as Goal;
+
 use crate::schedule::Curve;
-use qkv_base::{Error, Result, nearest};
+use qkv_base::{Error, Kind, Result, nearest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -54,31 +56,6 @@ pub struct Recipe {
     pub eval: Eval,
     /// small adapters instead of all weights
     pub lora: Lora,
-}
-
-/// What is to be learnt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Goal {
-    /// a text from another: translation, correction, summary
-    #[default]
-    Translate,
-    /// the next token
-    NextToken,
-    /// hidden tokens
-    Masked,
-    /// hidden spans
-    SpanCorruption,
-    /// the text before the noise
-    Denoise,
-    /// one class for a text
-    Classify,
-    /// one tag for each word
-    Tag,
-    /// where the answer stands
-    Answer,
-    /// the class of a picture
-    Image,
 }
 
 /// What is learnt from.
@@ -154,7 +131,7 @@ impl Default for Pieces {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Model {
-    /// `marian`, `gpt2`, `llama`, `bert`, `t5`, `bart` or `vit`
+    /// the name of a family, such as `marian` or `qwen3`
     pub family: String,
     /// C
     pub width: usize,
@@ -181,7 +158,7 @@ pub struct Model {
 impl Default for Model {
     fn default() -> Self {
         Self {
-            family: "marian".into(),
+            family: qkv_model::families::marian::SHEET.name.into(),
             width: 256,
             layers: 3,
             heads: 4,
@@ -444,6 +421,7 @@ pub fn find(name: &str) -> Result<(String, String)> {
             format!("neither a recipe of qkv's nor a file ({e})"),
             format!("did you mean `{near}`? there are {}", names.join(", ")),
         )
+        .of_kind(Kind::of_read(&e))
     })
 }
 

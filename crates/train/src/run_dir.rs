@@ -5,7 +5,7 @@
 //! checkpoints/{ckpt-000500, …, latest, best}      model/ (what Hugging Face transformers loads)      lock
 //! ```
 
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -55,8 +55,9 @@ impl RunDir {
             std::fs::remove_file(probe)?;
             OpenOptions::new().create(true).truncate(false).write(true).open(dir.join("lock"))
         };
-        let lock =
-            writable().map_err(|e| fail(format!("cannot be written to: {e}"), "choose another place with --out"))?;
+        let lock = writable().map_err(|e| {
+            fail(format!("cannot be written to: {e}"), "choose another place with --out").of_kind(Kind::of_write(&e))
+        })?;
         match lock.try_lock() {
             Ok(()) => {
                 remove_leftovers(dir);
@@ -104,7 +105,7 @@ impl RunDir {
     /// Puts a directory that `make` fills in the place of `name`, so that nobody sees half of it, or none.
     pub fn replace(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let (new, place) = (self.at(&format!("{name}.tmp-{}", std::process::id())), self.at(name));
-        let fail = |e: std::io::Error| Error::new(place.display().to_string(), e.to_string(), "is the disk full?");
+        let fail = |e: std::io::Error| Error::write(place.display().to_string(), &e, "is the disk full?");
         let made = std::fs::create_dir_all(&new).map_err(fail).and_then(|()| make(&new));
         let placed = made.and_then(|()| exchange(&new, &place).map_err(fail));
         let _ = std::fs::remove_dir_all(&new); // what was there before, or what could not be made: bytes too many

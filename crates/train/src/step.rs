@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(error.to_string(), "step 1: no target counts");
     }
 
-    /// A weight that is no number is named; nothing is updated.
+    /// A weight that is not a number is named; nothing is updated.
     #[test]
     fn the_first_bad_place_is_named_and_nothing_changes() {
         use qkv_model::pretrained::{Values, fill};

@@ -1,6 +1,6 @@
 //! A checkpoint on trial: loaded with its tokenizer and labels, and asked what its head can answer.
 
-use crate::corpus::{convert, reader};
+use crate::corpus::reader;
 use crate::plan::Asked;
 use crate::recipe::{Data, Goal, Recipe};
 use crate::score::{Judge, Scores};
@@ -47,7 +47,7 @@ impl Evaluation {
             (Task::Masked, _) => Goal::Masked,
             (Task::Language, _) if spec.encoder().is_some() => Goal::Translate,
             (Task::Language, _) => Goal::NextToken,
-            (Task::Base, _) => {
+            (Task::Base | Task::Detect, _) => {
                 let hint = "fine-tune it first: qkv finetune";
                 return Err(Error::new(path.display().to_string(), "the network has no head to be judged by", hint));
             }
@@ -63,7 +63,7 @@ impl Evaluation {
         let most = spec.position.max().unwrap_or(512).min(512);
         let length = if length == 0 { most } else { length.min(most) };
         let asked = Asked { goal, length, prefix };
-        let objective = asked.objective(pretrained.sheet.name, tokenizer.as_ref(), &labels, channels)?;
+        let objective = asked.objective(pretrained.sheet, tokenizer.as_ref(), &labels, channels)?;
         Ok(Self { path, pretrained, tokenizer, labels, goal, objective })
     }
 
@@ -74,7 +74,7 @@ impl Evaluation {
             return Ok(None);
         }
         let name = place.display().to_string();
-        let text = std::fs::read_to_string(&place).map_err(|e| Error::new(&name, e.to_string(), "is it readable?"))?;
+        let text = std::fs::read_to_string(&place).map_err(|e| Error::read(&name, &e, "is it readable?"))?;
         Ok(Some(Recipe::parse(&name, &text)?.data))
     }
 
@@ -83,7 +83,7 @@ impl Evaluation {
         if data.starts_with("builtin:") {
             let corpus = builtin::Corpus::find(data)?;
             let n = if most == 0 { corpus.size(builtin::Split::Test) } else { most };
-            let all = corpus.examples(1, builtin::Split::Test).take(n).map(|e| convert(e, self.goal));
+            let all = corpus.examples(1, builtin::Split::Test).take(n).map(|e| e.for_task(self.goal));
             return Ok(Arc::new(all.collect::<Vec<Example>>()));
         }
         let whole = reader(self.goal, columns)?.open(Path::new(data))?.corpus;

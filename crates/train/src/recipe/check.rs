@@ -23,7 +23,7 @@ impl Recipe {
         ensure(
             (0.0..=1.0).contains(&model.start),
             "model.start",
-            "is no deviation of weights",
+            "is not a deviation of weights",
             "use about 0.02; 0: what suits the width",
         )?;
         ensure(
@@ -32,17 +32,17 @@ impl Recipe {
             "model.from is said as well, whose weights have started",
             "set model.start=0, or leave model.from out",
         )?;
-        ensure((0.0..1.0).contains(&train.smoothing), "train.smoothing", "is no share", "use 0 up to, but not, 1")?;
-        ensure((0.0..1.0).contains(&train.average), "train.average", "is no share", "use 0 up to, but not, 1")?;
+        ensure((0.0..1.0).contains(&train.smoothing), "train.smoothing", "is not a share", "use 0 up to, but not, 1")?;
+        ensure((0.0..1.0).contains(&train.average), "train.average", "is not a share", "use 0 up to, but not, 1")?;
         ensure(
             train.leap.is_finite() && train.leap >= 0.0,
             "train.leap",
-            "is no number of deviations",
+            "is not a number of deviations",
             "use 0 or about 6",
         )?;
-        ensure(optim.rate.is_finite() && optim.rate > 0.0, "optim.rate", "is no learning rate", "use about 1e-3")?;
+        ensure(optim.rate.is_finite() && optim.rate > 0.0, "optim.rate", "is not a learning rate", "use about 1e-3")?;
         ensure(optim.decay >= 0.0, "optim.decay", "is below 0", "use 0 to 0.1")?;
-        ensure((0.0..=1.0).contains(&schedule.floor), "schedule.floor", "is no share", "use 0 to 1")?;
+        ensure((0.0..=1.0).contains(&schedule.floor), "schedule.floor", "is not a share", "use 0 to 1")?;
         ensure(
             checkpoint.keep >= 2,
             "checkpoint.keep",
@@ -66,7 +66,7 @@ impl Recipe {
             "a mixture has its own prefixes",
             "put it into data.mix",
         )?;
-        ensure(eval.goal.is_finite(), "eval.goal", "is no score", "use a number")?;
+        ensure(eval.goal.is_finite(), "eval.goal", "is not a score", "use a number")?;
         self.rule()?;
         let (metric, there) = (Metric::parse(&eval.metric)?, Metric::of(data.objective));
         // Found out after the last step it would be too late.
@@ -95,7 +95,7 @@ mod tests {
         let other = say("[eval]\nmetric = \"accuracy\"");
         assert_eq!(other.to_string(), "r: eval.metric: the task has no `accuracy`");
         assert!(other.hint.contains("bleu"), "{}", other.hint);
-        assert_eq!(say("[model]\nstart = 2.0").to_string(), "r: model.start: is no deviation of weights");
+        assert_eq!(say("[model]\nstart = 2.0").to_string(), "r: model.start: is not a deviation of weights");
         assert!(say("[model]\nstart = 0.02\nfrom = \"run\"").hint.starts_with("set model.start=0"));
         assert!(say("[train]\ndevice = \"gpu\"").hint.contains("this build has cpu"));
         assert!(say("[data]\nmix = { a = \"b\" }").hint.contains("leave one"));

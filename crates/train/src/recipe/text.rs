@@ -12,7 +12,11 @@ use qkv_base::{Error, Result, nearest};
 /// ```
 pub fn set(text: &str, assignment: &str) -> Result<String> {
     let usage = || {
-        Error::new(format!("--set {assignment}"), "is no assignment", "write section.key=value, as in train.steps=100")
+        Error::new(
+            format!("--set {assignment}"),
+            "is not an assignment",
+            "write section.key=value, as in train.steps=100",
+        )
     };
     let (path, value) = assignment.split_once('=').ok_or_else(usage)?;
     let (section, key) = path.trim().split_once('.').ok_or_else(usage)?;

@@ -51,7 +51,7 @@ impl Judge<'_> {
         scores.put([(Metric::Loss, nats / targets as f64)]);
         match self.goal {
             Goal::Translate => self.text(corpus, &ready, &looks, &mut scores)?,
-            Goal::Classify | Goal::Image => self.classes(corpus, &ready, &looks, &mut scores)?,
+            Goal::Classify | Goal::ClassifyPair | Goal::Image => self.classes(corpus, &ready, &looks, &mut scores)?,
             Goal::Tag => self.tags(corpus, &ready, &looks, &mut scores)?,
             Goal::Answer => {}
             _ => self.language(corpus, &ready, &looks, &mut scores)?,

@@ -111,7 +111,7 @@ impl Metric {
             }
             Goal::NextToken => &[Loss, Perplexity, BytePerplexity, BitsPerByte, Accuracy],
             Goal::Masked | Goal::SpanCorruption | Goal::Denoise => &[Loss, Perplexity, Accuracy],
-            Goal::Classify | Goal::Image => &[Loss, Accuracy, F1, MicroF1],
+            Goal::Classify | Goal::ClassifyPair | Goal::Image => &[Loss, Accuracy, F1, MicroF1],
             Goal::Tag => &[Loss, Accuracy, F1],
             Goal::Answer => &[Loss, Exact, F1],
         }
@@ -121,7 +121,7 @@ impl Metric {
     pub fn main(goal: Goal) -> Self {
         match goal {
             Goal::Translate => Self::Bleu,
-            Goal::Classify | Goal::Image => Self::Accuracy,
+            Goal::Classify | Goal::ClassifyPair | Goal::Image => Self::Accuracy,
             Goal::Tag | Goal::Answer => Self::F1,
             Goal::NextToken | Goal::Masked | Goal::SpanCorruption | Goal::Denoise => Self::Loss,
         }
