@@ -223,7 +223,7 @@ fn tokenizer_shape(shape: TokenizerShape) -> (qkv_text::Shape, &'static [&'stati
 /// The frame of a family around one and two texts.
 fn frame(framing: Framing, tokenizer: &dyn Tokenize) -> Result<Frame> {
     match framing {
-        Framing::ClsSep { token_types } => Ok(Frame { token_types: token_types, ..Frame::bert(tokenizer)? }),
+        Framing::ClsSep { token_types } => Ok(Frame { token_types, ..Frame::bert(tokenizer)? }),
         Framing::SeparatedTwice => Frame::roberta(tokenizer),
         Framing::Ended => Frame::ended(tokenizer),
     }

@@ -15,7 +15,7 @@ use qkv_nn::device;
 use qkv_nn::position::Waves;
 use qkv_train::guard::Guard;
 use qkv_train::step::{StepParams, learn};
-use qkv_train::{Optimizer, Settings, on_threads};
+use qkv_train::{Optimizer, Settings, memory, on_threads};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -181,14 +181,6 @@ fn measure(args: &Args) -> Result<Report, Fail> {
         best_step_s: times.iter().copied().fold(f64::INFINITY, f64::min),
         tokens_per_s: tokens as f64 / middle,
         loss,
-        peak_rss_mb: peak_rss_mb(),
+        peak_rss_mb: memory::peak().map_or(f64::NAN, |bytes| bytes as f64 / f64::from(1 << 20)),
     })
-}
-
-/// The most memory the process has held, as the system counts it; NaN where it does not say.
-fn peak_rss_mb() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib =
-        status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
-    kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }
