@@ -514,6 +514,28 @@ mod tests {
         }
     }
 
+    /// Beside the loss stands the one without smoothing, from kernel and twin alike.
+    #[test]
+    fn the_second_loss_knows_no_smoothing() {
+        let z = crate::Key::new(9, 0, 0).normals(5 * 7);
+        let how = |smoothing: f32| {
+            let weights = Some([1.0, 0.5, 2.0, 1.0, 1.0].into());
+            CrossEntropy { smoothing, weights, ..CrossEntropy::mean([0, 6, 3, IGNORED, 2]) }
+        };
+        let want = run(&z, &how(0.0)).0;
+        for smoothing in [0.0, 0.1, 1.0] {
+            let both = || {
+                let z =
+                    Tensor::<1>::from_floats(z.as_slice(), &Device::flex().autodiff()).reshape([5, 7]).require_grad();
+                let (loss, plain) = cross_entropies(z, &how(smoothing));
+                (loss.into_scalar::<f32>(), plain.into_scalar::<f32>())
+            };
+            let (kernel, twin) = (both(), crate::plain(both));
+            assert_eq!(kernel, (run(&z, &how(smoothing)).0, want));
+            assert!(near(twin.0, kernel.0.into()) && near(twin.1, want.into()), "{twin:?} {kernel:?}");
+        }
+    }
+
     #[test]
     fn nothing_counts_nothing_costs() {
         let z = [f32::NAN, 1.0, 2.0, 3.0];

@@ -207,11 +207,12 @@ pub fn update_slices(
     written: Vec<Tensor<1>>,
     read: Tensor<1>,
     f: impl FnOnce(&mut [&mut [f32]], &[f32]),
-) -> Result<Vec<Tensor<1>>, (Vec<Tensor<1>>, Tensor<1>)> {
+) -> Result<Vec<Tensor<1>>, Box<(Vec<Tensor<1>>, Tensor<1>)>> {
     let written: Vec<DispatchTensor> = written.into_iter().map(Tensor::into_dispatch).collect();
     let read = read.into_dispatch();
     if is_plain() || !written.iter().chain([&read]).all(served) {
-        return Err((written.into_iter().map(Tensor::from_dispatch).collect(), Tensor::from_dispatch(read)));
+        let written = written.into_iter().map(Tensor::from_dispatch).collect();
+        return Err(Box::new((written, Tensor::from_dispatch(read))));
     }
     let mut written: Vec<FlexTensor> = written.into_iter().map(|t| unwrap(t).0).collect();
     let read = contiguous(unwrap(read).0);

@@ -9,8 +9,11 @@
 use burn::tensor::Device;
 use qkv_base::{Error, Result, nearest};
 
-/// The devices that this program was built with, the default first, each with how it is had.
-const ALL: &[(&str, fn() -> Device)] = &[("cpu", Device::flex)];
+/// A device by its name, and how it is had.
+type Named = (&'static str, fn() -> Device);
+
+/// The devices that this program was built with, the default first.
+const ALL: &[Named] = &[("cpu", Device::flex)];
 
 /// The device of this name, for a network that only answers; [`trainable`] for one that is to learn.
 pub fn choose(name: &str) -> Result<Device> {

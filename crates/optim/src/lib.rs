@@ -298,7 +298,10 @@ fn squares(tensor: Tensor<1>) -> f64 {
     });
     match seen {
         Ok(_) => total,
-        Err((_, tensor)) => (tensor.clone() * tensor).sum().into_scalar::<f32>().into(),
+        Err(given) => {
+            let (_, tensor) = *given;
+            (tensor.clone() * tensor).sum().into_scalar::<f32>().into()
+        }
     }
 }
 

@@ -91,7 +91,8 @@ impl Rule {
                 let memory = all.split_off(1);
                 (all.remove(0), memory)
             }
-            Err((mut all, grad)) => {
+            Err(given) => {
+                let (mut all, grad) = *given;
                 let memory = all.split_off(1);
                 on_device::apply(self, at, all.remove(0), grad, memory)
             }

@@ -69,7 +69,10 @@ fn mix(keep: f32, held: Tensor<1>, now: Tensor<1>) -> Tensor<1> {
     });
     match mixed {
         Ok(mut one) => one.remove(0),
-        Err((mut one, now)) => one.remove(0) * keep + now * (1.0 - keep),
+        Err(given) => {
+            let (mut one, now) = *given;
+            one.remove(0) * keep + now * (1.0 - keep)
+        }
     }
 }
 

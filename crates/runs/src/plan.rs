@@ -61,7 +61,7 @@ impl Plan {
             let what = format!("there is one label only: `{only}`");
             return Err(Error::new(recipe.data.name(), what, "give examples of two classes or more"));
         }
-        let device = device::default().autodiff();
+        let device = device::trainable(&recipe.train.device)?;
         let mut pretrained = match from {
             Some(from) => load(from, recipe, &labels, &device)?,
             None => begin(recipe, &splits, tokenizer.as_ref(), &labels, &device)?,
@@ -160,6 +160,8 @@ fn policy(recipe: &Recipe) -> Policy {
     };
     // Rows of one length need no looking for their like.
     let window = if recipe.data.objective == Task::NextToken { 1 } else { 4096 };
+    // None are made ahead: with all tokens in memory a batch takes 0.02 to 0.14 ms of steps of 90 to 990 ms (translate, gpt,
+    // sentiment, bert, vit, bart), and another thread would take its time from those that compute.
     Policy { rows, turn: Turn::Shuffled { window }, keep: Keep::Tokens, ahead: 0, ..Policy::default() }
 }
 

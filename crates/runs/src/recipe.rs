@@ -195,6 +195,8 @@ pub struct Train {
     pub leap: f64,
     /// steps between two lines of the log
     pub log: u64,
+    /// where it is computed: `cpu`
+    pub device: String,
 }
 
 impl Default for Train {
@@ -210,6 +212,7 @@ impl Default for Train {
             recompute: false,
             leap: 0.0,
             log: 20,
+            device: "cpu".into(),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Beginning {
             took,
             tokenizer: plan.tokenizer.as_ref().map(|t| (t.vocab_size(), t.model_name().to_string())),
             labels: plan.labels.names().to_vec(),
-            parameters: parameters.iter().map(|p| p.elements() as u64).sum(),
+            parameters: parameters.iter().map(|p| p.elements()).sum(),
             learning: Some((learn, all)).filter(|_| chosen && learn < all),
             log: plan.recipe.train.log,
             need,

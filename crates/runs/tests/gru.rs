@@ -52,7 +52,7 @@ impl Trainable for GruLm {
 /// Somebody does something to something: what follows a word depends on the word.
 fn sentence(i: u64) -> String {
     let key = Key::new(5, 0, i);
-    let pick = |at: u64, words: [&'static str; 4]| words[key.below(at, 4) as usize];
+    let pick = |at: u64, words: [&'static str; 4]| words[key.below(at, 4)];
     let who = [pick(0, ["ann", "bob", "the cat", "a dog"]), pick(1, ["sees", "likes", "hears", "finds"])];
     format!("{} {} {} .", who[0], who[1], pick(2, ["a house", "the old tree", "me", "music"]))
 }

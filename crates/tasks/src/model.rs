@@ -8,6 +8,7 @@ use qkv_data::objective::{Frame, Normalisation};
 use qkv_decode::Defaults;
 use qkv_model::spec::{Head, Input, Shape, Spec};
 use qkv_model::{CausalLm, Pretrained};
+use qkv_nn::device;
 use qkv_text::{GgufVocab, Tokenizer};
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub struct TextModel {
 impl TextModel {
     /// Loads a run, a Hugging Face directory, or a safetensors, PyTorch or GGUF file.
     pub fn load(path: &Path) -> Result<Self> {
-        Self::load_on(path, &qkv_nn::device::default())
+        Self::load_on(path, &device::default())
     }
 
     /// The same, onto a device (with gradients, where it is to learn).

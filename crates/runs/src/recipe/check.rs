@@ -17,6 +17,8 @@ impl Recipe {
         ensure(train.accumulate > 0, "train.accumulate", "a step of 0 micro-batches", some)?;
         ensure(train.tokens > 0 || train.rows > 0, "train.rows", "a batch of 0 rows", some)?;
         ensure(train.log > 0, "train.log", "0 steps between two lines", some)?;
+        qkv_nn::device::choose(&train.device)
+            .map_err(|e| Error::new(format!("{place}: train.device"), e.what, e.hint))?;
         ensure(data.length > 1, "data.length", "too short for anything", "use 2 or more")?;
         ensure(data.valid > 0 && data.test > 0, "data.valid", "nothing to judge by", some)?;
         ensure(
@@ -96,6 +98,7 @@ mod tests {
         assert!(other.hint.contains("bleu"), "{}", other.hint);
         assert_eq!(say("[model]\nstart = 2.0").to_string(), "r: model.start: is not a deviation of weights");
         assert!(say("[model]\nstart = 0.02\nfrom = \"run\"").hint.starts_with("set model.start=0"));
+        assert!(say("[train]\ndevice = \"gpu\"").hint.contains("this build has cpu"));
         assert!(say("[data]\nmix = { a = \"b\" }").hint.contains("leave one"));
         assert!(find("translat").unwrap_err().hint.starts_with("did you mean `translate`?"));
     }

@@ -81,6 +81,6 @@ fn measure(args: &Args) -> Result<Report, Fail> {
         best_step_s: times.iter().copied().fold(f64::INFINITY, f64::min),
         tokens_per_s: tokens as f64 / middle,
         loss,
-        peak_rss_mb: memory::peak().map_or(f64::NAN, |bytes| bytes as f64 / (1 << 20) as f64),
+        peak_rss_mb: memory::peak().map_or(f64::NAN, |bytes| bytes as f64 / f64::from(1 << 20)),
     })
 }
