@@ -16,6 +16,8 @@ pub enum Kind {
     Io,
     /// There is no room left to write to.
     DiskFull,
+    /// Work that was begun and came to no good end: a loss that is not a number, a goal that was missed.
+    Failed,
     /// A person asked to stop.
     Interrupted,
     /// A promise of this program does not hold: a fault to be reported.

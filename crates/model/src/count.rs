@@ -59,14 +59,17 @@ impl Count {
             let heads = stack.heads(spec.width);
             4.0 * (stack.layers * heads.heads * heads.dim) as f64 * keys
         };
-        let keys = |stack: &Stack| stack.window.unwrap_or(length).min(length) as f64;
+        let keys = |stack: &Stack| {
+            let seen = |i| stack.window.of_layer(i).unwrap_or(length).min(length) as f64;
+            (0..stack.layers).map(seen).sum::<f64>() / stack.layers.max(1) as f64
+        };
         let head = match parameters.iter().any(|p| p.path == "head.out.weight") {
             true => products("head"),
             false
                 if spec.vocabulary().is_some()
                     && matches!(spec.head, crate::spec::Head::Language { .. } | crate::spec::Head::Masked { .. }) =>
             {
-                products("head") + 2.0 * (spec.width * spec.vocabulary().unwrap_or(0)) as f64
+                products("head") + 2.0 * (spec.table_width() * spec.vocabulary().unwrap_or(0)) as f64
             }
             false => products("head"),
         };
@@ -120,7 +123,7 @@ impl Count {
 
 /// Whether a weight is multiplied with (a table of vectors is only looked up).
 fn is_product(p: &Parameter) -> bool {
-    p.shape.len() == 2 && !["tokens", "table", "kinds"].iter().any(|t| p.path.split('.').any(|name| name == *t))
+    p.shape.len() == 2 && !["tokens", "table", "token_types"].iter().any(|t| p.path.split('.').any(|name| name == *t))
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ impl Pretrained {
         dtype: Dtype,
         vocabulary: impl FnOnce(&mut qkv_weights::Metadata) -> Result<()>,
     ) -> Result<()> {
-        let dialect = families::gguf_dialect(self.sheet.name)?;
+        let dialect = families::gguf_dialect(self.sheet)?;
         let mut metadata = families::gguf_metadata(&path.display().to_string(), self.spec(), &self.config, dialect)?;
         vocabulary(&mut metadata)?;
         let slots = (dialect.names)(self.spec()).slots(&count::parameters(&self.model))?;

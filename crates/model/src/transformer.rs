@@ -106,8 +106,8 @@ impl Transformer {
         let build = Build::new(device, seed);
         let (tokens, patches) = match spec.input {
             Input::Tokens { vocabulary, .. } => {
-                let init = spec.start.embedding(spec.width);
-                (Some(Embedding::new(&build.at("tokens"), vocabulary, spec.width, init)), None)
+                let (e, tokens) = (spec.table_width(), build.at("tokens"));
+                (Some(Embedding::new(&tokens, vocabulary, e, spec.init.embedding(e))), None)
             }
             Input::Patches { .. } => (None, Some(Patches::new(&build.at("patches"), spec))),
         };
@@ -130,7 +130,7 @@ impl Transformer {
         &self.spec
     }
 
-    /// Token vectors `[B, T, C]`, scaled if the spec says so.
+    /// Token vectors `[B, T, E]`, scaled if the spec says so.
     fn embed(&self, ids: &Ids) -> Result<Tensor<3>> {
         let table = self.tokens.as_ref().ok_or_else(|| missing("tokens", "reads images"))?;
         let pad = if let Input::Tokens { pad, .. } = self.spec.input { pad } else { None };
@@ -148,7 +148,7 @@ impl Transformer {
         let mask = tokens.mask(name, encoder.sight())?;
         let x = self.embed(&tokens.ids)?;
         let given = self.count(&tokens.ids, cx);
-        let h = cx.within("encoder", |cx| encoder.forward(x, tokens.kinds.as_ref(), &mask, None, cx));
+        let h = cx.within("encoder", |cx| encoder.forward(x, tokens.token_types.as_ref(), &mask, None, cx));
         cx.positions = given;
         Ok(h)
     }
@@ -181,7 +181,7 @@ impl Transformer {
         let seen =
             memory.map(|m| Seen { memory: &m.states, mask: Mask { padding: m.padding.clone(), ..Mask::none() } });
         let x = self.embed(&tokens.ids)?;
-        let h = cx.within("decoder", |cx| decoder.forward(x, tokens.kinds.as_ref(), &mask, seen.as_ref(), cx));
+        let h = cx.within("decoder", |cx| decoder.forward(x, tokens.token_types.as_ref(), &mask, seen.as_ref(), cx));
         let [_, t, _] = h.dims();
         let h = if cx.answers == Answers::Last { h.narrow(1, t - 1, 1) } else { h };
         Ok(self.head.forward(h, self.tokens.as_ref(), cx))

@@ -134,8 +134,8 @@ fn tokens(samples: &[Sample]) -> Tokens {
     if lengths.iter().any(|n| *n != width) {
         tokens = tokens.with_padding(qkv_nn::mask::from_lengths(&lengths, width));
     }
-    if samples.iter().any(|s| !s.kinds.is_empty()) {
-        tokens = tokens.with_kinds(Ids::new(padded(|s| &s.kinds), samples.len()));
+    if samples.iter().any(|s| !s.token_types.is_empty()) {
+        tokens = tokens.with_token_types(Ids::new(padded(|s| &s.token_types), samples.len()));
     }
     tokens
 }

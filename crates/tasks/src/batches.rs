@@ -2,7 +2,7 @@
 //! in the order of the questions.
 
 use burn::tensor::Tensor;
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 use qkv_kernels::Ids;
 use qkv_model::Tokens;
 use qkv_text::{Encoding, Tokenizer};
@@ -52,7 +52,7 @@ pub(crate) fn in_batches<T>(
 
 /// The error of work that was asked to stop.
 pub(crate) fn interrupted() -> Error {
-    Error::new("work", "interrupted", "")
+    Error::new("work", "interrupted", "").of_kind(Kind::Interrupted)
 }
 
 /// Rows padded on the right, with token types where there are any but the first.
@@ -71,7 +71,7 @@ fn tokens<'a>(rows: impl Iterator<Item = &'a Encoding> + Clone) -> Tokens {
         tokens = tokens.with_padding(qkv_nn::mask::from_lengths(&lengths, width));
     }
     if rows.clone().any(|e| e.type_ids.iter().any(|k| *k != 0)) {
-        tokens = tokens.with_kinds(Ids::new(rows.flat_map(|e| padded(&e.type_ids)).collect::<Vec<_>>(), n));
+        tokens = tokens.with_token_types(Ids::new(rows.flat_map(|e| padded(&e.type_ids)).collect::<Vec<_>>(), n));
     }
     tokens
 }

@@ -3,7 +3,7 @@
 
 use crate::TextModel;
 use qkv_base::{Error, Result};
-use qkv_decode::search::{Beam, Constraint, Early, Length};
+use qkv_decode::search::{Beam, Constraint, EarlyStopping, LengthPenalty};
 use qkv_decode::{Chain, Defaults, Pick, Preset};
 
 /// How rows of logits are bent and tokens are picked, as far as somebody said it.
@@ -131,11 +131,11 @@ impl BeamOptions {
         }
         let search = Beam {
             n_best: self.n_best.or(d.n_best.filter(|n| *n <= width)).unwrap_or(1),
-            length: if self.wu { Length::Wu(alpha) } else { Length::Power(alpha) },
+            length: if self.wu { LengthPenalty::Wu(alpha) } else { LengthPenalty::Power(alpha) },
             early: match self.early_stopping.as_deref().or(d.early_stopping.as_deref()) {
-                Some("true") => Early::Full,
-                Some("never") => Early::Certain,
-                _ => Early::Estimate,
+                Some("true") => EarlyStopping::Full,
+                Some("never") => EarlyStopping::Certain,
+                _ => EarlyStopping::Estimate,
             },
             patience: self.patience.unwrap_or(1.0),
             coverage: self.coverage,

@@ -13,11 +13,14 @@
 //! | [`embed`] | texts | a vector each |
 //! | [`image`] | pictures | every class with its probability |
 //! | [`generate`] | prompts, or sources to translate | texts, by any search |
+//! | [`translate`] | sources | texts, by a beam of 4 where nothing else is said |
+//! | [`chat`] | a turn of a conversation | the next one |
 //! | [`likelihood`] | a text | how probable each token was |
 
 pub mod answer;
 mod batches;
 pub mod chain;
+pub mod chat;
 pub mod classify;
 pub mod embed;
 pub mod fill;
@@ -27,6 +30,7 @@ pub mod likelihood;
 pub mod locate;
 mod model;
 pub mod tag;
+pub mod translate;
 
 pub use batches::{Listener, Silent};
 pub use model::{TextModel, tokenizer, vocabulary};

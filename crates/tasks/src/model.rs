@@ -74,7 +74,7 @@ impl TextModel {
     pub fn task(&self) -> Option<Task> {
         let spec = self.spec();
         Some(match (&spec.head, &spec.input) {
-            (Head::None | Head::Pool, _) => return None,
+            (Head::None | Head::Pool | Head::Detect { .. }, _) => return None,
             (Head::Classify { .. }, Input::Patches { .. }) => Task::Image,
             (Head::Classify { .. }, _) => Task::Classify,
             (Head::Tag { .. }, _) => Task::Tag,

@@ -9,6 +9,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use qkv_base::{Error, Kind, Result};
 use qkv_model::count::{self, Parameter};
+use qkv_model::families::LinearLayout;
 use qkv_model::pretrained::{Values, fill};
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::LoraSize;
@@ -90,7 +91,7 @@ pub fn save(it: &Pretrained, model: &Transformer, about: &About, dir: &Path) -> 
         "peft_type": "LORA", "base_model_name_or_path": about.base, "r": about.rank, "lora_alpha": about.alpha,
         "lora_dropout": about.dropout, "bias": "none", "target_modules": targets, "rank_pattern": ranks, "alpha_pattern": alphas,
         "modules_to_save": if whole.is_empty() { Value::Null } else { json!(whole) },
-        "fan_in_fan_out": it.sheet.name == "gpt2", "task_type": task_type(it), "inference_mode": true,
+        "fan_in_fan_out": it.sheet.linear == LinearLayout::InOut, "task_type": task_type(it), "inference_mode": true,
         "init_lora_weights": true, "use_rslora": false, "use_dora": false,
     });
     write_atomically(&dir.join(CONFIG), format!("{config:#}\n").as_bytes())?;

@@ -20,6 +20,7 @@ pub mod run_dir;
 pub mod schedule;
 pub mod score;
 pub mod search;
+pub mod session;
 pub mod step;
 mod threads;
 pub mod trial;

@@ -7,7 +7,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
 use qkv_metric::human_bytes;
-use qkv_model::kept;
+use qkv_model::activation_memory;
 use qkv_model::spec::Input;
 
 /// What a run needs, in bytes.
@@ -32,7 +32,7 @@ impl Need {
         let beside = 4 * (weights.learning + weights.moments + sums + average);
         // The allocator keeps freed blocks for the next step. Where all batches have one shape, they fit, but for an
         // eighth; otherwise some of other sizes wait beside them (measured: half of a pass on `translate`).
-        let pass = kept::bytes(plan.pretrained.spec(), widest(plan), train.recompute);
+        let pass = activation_memory::bytes(plan.pretrained.spec(), widest(plan), train.recompute);
         let alike = matches!(plan.recipe.data.objective, Goal::NextToken | Goal::Image);
         let pass = if alike { pass + pass / 8 } else { pass + pass / 2 };
         Ok(Self { held: resident().unwrap_or(0), beside, pass })
@@ -79,7 +79,7 @@ impl ModuleVisitor for Weights {
 }
 
 /// The most tokens that a micro-batch can have.
-fn widest(plan: &Plan) -> kept::Batch {
+fn widest(plan: &Plan) -> activation_memory::Batch {
     let train = &plan.recipe.train;
     let longest = plan.train.items().lengths().iter().copied().max().unwrap_or(0) as usize;
     let spec = plan.pretrained.spec();
@@ -93,7 +93,7 @@ fn widest(plan: &Plan) -> kept::Batch {
     };
     let tokens = (rows * longest).max(train.tokens.min(plan.train.items().lengths().iter().map(|l| *l as usize).sum()));
     let pair = spec.encoder().is_some() && spec.decoder().is_some();
-    kept::Batch { rows, source: if pair { tokens } else { 0 }, target: tokens }
+    activation_memory::Batch { rows, source: if pair { tokens } else { 0 }, target: tokens }
 }
 
 /// Bytes that the process holds, where the system says so.

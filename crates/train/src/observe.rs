@@ -1,6 +1,7 @@
 //! Who watches a run: the loop tells what happens, observers write it down or show it. None of them can change it.
 
 use crate::score::Judged;
+use crate::session::Beginning;
 use qkv_base::{Error, Result};
 use qkv_metric::EventFile;
 use serde_json::{Value, json};
@@ -35,6 +36,8 @@ pub struct StepReport {
 /// What happens.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
+    /// a run begins
+    Began(&'a Beginning),
     /// something to be known
     Note(String),
     /// a step was done
@@ -73,6 +76,20 @@ pub enum Event<'a> {
 pub trait Observer {
     /// Is told what happens.
     fn see(&mut self, event: &Event) -> Result<()>;
+}
+
+/// Nobody watches.
+impl Observer for () {
+    fn see(&mut self, _: &Event) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Any function can watch.
+impl<F: FnMut(&Event) -> Result<()>> Observer for F {
+    fn see(&mut self, event: &Event) -> Result<()> {
+        self(event)
+    }
 }
 
 /// `metrics.jsonl` (one object per logged step or validation) and `samples.jsonl`.

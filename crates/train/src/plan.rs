@@ -10,15 +10,14 @@ use burn::tensor::{Device, Tensor};
 use qkv_base::{Error, Result};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
 use qkv_data::objective::{
-    Answer, Borders, Denoise, Frame, Labels, Masked, NextToken, Pictures, Seq2Seq, SpanCorruption, Tag, Translate,
+    Answer, Borders, Denoise, Frame, Labels, Masked, NextToken, Seq2Seq, SpanCorruption, Tag, Translate,
 };
 use qkv_data::{Corpus, Example, Loader, Objective, Side, Tokenize};
-use qkv_kernels::Activation;
-use qkv_model::families::{self, Config};
-use qkv_model::spec::{Dropout, Head, Input, Output, Pool, Position, Shape, Spec, Start};
-use qkv_model::{Pretrained, Transformer, presets};
-use qkv_nn::Ffn;
-use qkv_nn::position::Waves;
+use qkv_model::families::{
+    self, Config, Framing, Pictures, Pieces, Sheet, Sizes, TargetStart, TextStart, TokenizerShape,
+};
+use qkv_model::spec::{Head, Input, Pool, Spec};
+use qkv_model::{Pretrained, Transformer};
 use qkv_text::{Kind, Tokenizer, TrainSpec};
 use std::path::Path;
 use std::sync::Arc;
@@ -81,14 +80,13 @@ impl Plan {
             pretrained.model = thaw(model, &pretrained.report.fresh);
         }
         pretrained.model = freeze(pretrained.model, &recipe.model.freeze)?;
-        let family = pretrained.sheet.name;
         let channels = match pretrained.spec().input {
             Input::Patches { channels, .. } => channels,
             Input::Tokens { .. } => 0,
         };
         let length = room(&pretrained, recipe.data.length, &mut splits.notes);
         let asked = Asked { goal: recipe.data.objective, length, prefix: &recipe.data.prefix };
-        let objective = asked.objective(family, tokenizer.as_ref(), &labels, channels)?;
+        let objective = asked.objective(pretrained.sheet, tokenizer.as_ref(), &labels, channels)?;
         let policy = policy(recipe);
         let seed = recipe.train.seed;
         let train = Loader::new(splits.train.clone(), objective.clone(), policy, seed)?;
@@ -114,7 +112,7 @@ impl Plan {
 
     /// How many numbers learn, and how many there are, adapters included.
     pub fn learning(&self) -> (u64, u64) {
-        let mut walk = Sizes::default();
+        let mut walk = Counted::default();
         self.pretrained.model.visit(&mut walk);
         (walk.learn, walk.all)
     }
@@ -155,7 +153,14 @@ pub fn shared_tokenizer(first: &Recipe, second: &Recipe) -> Result<Tokenizer> {
 }
 
 fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
+    let sheet = families::named(&recipe.model.family)?;
+    let Some(tokenizing) = sheet.tokenizer else {
+        let what = format!("a {} reads no text", sheet.name);
+        return Err(Error::new("model.family", what, "choose a family that reads text"));
+    };
+    // Left empty, it is the family's own.
     let kind = match recipe.tokenizer.kind.as_str() {
+        "" => pieces(tokenizing.pieces),
         "unigram" => Kind::Unigram,
         "bpe" => Kind::Bpe,
         "wordpiece" => Kind::WordPiece,
@@ -167,22 +172,53 @@ fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
             return Err(Error::new("tokenizer.kind", format!("there is no kind `{other}`"), hint));
         }
     };
-    use qkv_text::Shape as S;
-    let (shape, special) = match recipe.model.family.as_str() {
-        "gpt2" => (S::Gpt2, vec![]),
-        "llama" => (S::Llama, vec![]),
-        "bert" | "distilbert" => (S::Bert, vec![]),
-        "t5" => (S::T5 { sentinels: 32 }, vec![]),
-        "bart" | "roberta" => (S::Plain, vec!["<s>", "<pad>", "</s>", "<unk>", "<mask>"]),
-        _ => (S::Marian, vec![]),
-    };
-    let special = special.into_iter().map(String::from).collect();
+    let (shape, special) = tokenizer_shape(tokenizing.shape);
+    let special = special.iter().map(|token| token.to_string()).collect();
     let base = TrainSpec::new(kind);
     // Some tens of thousands of lines know every word that is worth a piece.
     let spec = TrainSpec { shape, special, vocab_size: recipe.tokenizer.vocab, sample: Some(30_000), ..base };
     let lines =
         splits.iter().flat_map(|s| (&*s.train as &dyn Corpus).examples()).filter_map(Result::ok).flat_map(lines_of);
     Ok(qkv_text::train(lines, &spec, &mut |_| {})?.tokenizer)
+}
+
+fn pieces(pieces: Pieces) -> Kind {
+    match pieces {
+        Pieces::Bpe => Kind::Bpe,
+        Pieces::WordPiece => Kind::WordPiece,
+        Pieces::Unigram => Kind::Unigram,
+    }
+}
+
+/// The shape of a new tokenizer, and special tokens besides those of the shape.
+fn tokenizer_shape(shape: TokenizerShape) -> (qkv_text::Shape, &'static [&'static str]) {
+    use qkv_text::Shape as S;
+    match shape {
+        TokenizerShape::EndOfText => (S::Gpt2, &[]),
+        TokenizerShape::ClsSep => (S::Bert, &[]),
+        TokenizerShape::Sentinels(sentinels) => (S::T5 { sentinels }, &[]),
+        TokenizerShape::Ended => (S::Marian, &[]),
+        TokenizerShape::Begun => (S::Llama, &[]),
+        TokenizerShape::Listed(special) => (S::Plain, special),
+    }
+}
+
+/// The frame of a family around one and two texts.
+fn frame(framing: Framing, tokenizer: &dyn Tokenize) -> Result<Frame> {
+    match framing {
+        Framing::ClsSep { token_types } => Ok(Frame { token_types: token_types, ..Frame::bert(tokenizer)? }),
+        Framing::SeparatedTwice => Frame::roberta(tokenizer),
+        Framing::Ended => Frame::ended(tokenizer),
+    }
+}
+
+/// The frames of a family that writes one text from another.
+fn pair(sheet: &Sheet, source: &dyn Tokenize, target: &dyn Tokenize) -> Result<Seq2Seq> {
+    match sheet.target_start {
+        Some(TargetStart::Eos) => Seq2Seq::bart(source),
+        Some(TargetStart::Pad) => Seq2Seq::t5(source, target),
+        None => Err(missing("writes one text from another", sheet.name)),
+    }
 }
 
 /// The lines that a tokenizer learns from. A long document gives its own lines, with their ends.
@@ -223,32 +259,24 @@ impl Asked<'_> {
     /// The objective, in the frame of the family.
     pub(crate) fn objective(
         self,
-        family: &str,
+        sheet: &Sheet,
         tokenizer: Option<&Tokenizer>,
         labels: &Labels,
         channels: usize,
     ) -> Result<Objective> {
         let Self { goal, length, prefix } = self;
         let Some(tokenizer) = tokenizer else {
-            return Ok(Objective::Pictures(Pictures::vit(labels.clone(), channels)));
+            return Ok(Objective::Pictures(qkv_data::objective::Pictures::vit(labels.clone(), channels)));
         };
         let source: Arc<dyn Tokenize> = Arc::new(Side::source(tokenizer));
         let target: Arc<dyn Tokenize> = Arc::new(Side::target(tokenizer));
-        let frame = || match family {
-            "roberta" | "bart" => Frame::roberta(&*source),
-            "t5" | "marian" | "gpt2" | "llama" => Frame::ended(&*source),
-            _ => Frame::bert(&*source),
-        };
-        let pair = || match family {
-            "bart" => Seq2Seq::bart(&*source),
-            "marian" | "t5" => Seq2Seq::t5(&*source, &*target),
-            _ => Err(missing("writes one text from another", family)),
-        };
+        let frame = || frame(sheet.framing, &*source);
+        let pair = || pair(sheet, &*source, &*target);
         let tokens = source.clone();
         Ok(match goal {
             Goal::NextToken => {
                 let mut next = NextToken::new(tokens, length, Some(Borders::Open))?;
-                next.begin = tokenizer.special().bos.filter(|_| family == "llama");
+                next.begin = tokenizer.special().bos.filter(|_| sheet.text_start == TextStart::Bos);
                 Objective::NextToken(next)
             }
             Goal::Masked => Objective::Masked(Masked::bert(tokens, frame()?, length)?),
@@ -265,7 +293,7 @@ impl Asked<'_> {
             Goal::Classify | Goal::ClassifyPair => Objective::classify(tokens, frame()?, labels.clone(), length),
             Goal::Tag => Objective::Tag(Tag { tokenizer: tokens, frame: frame()?, labels: labels.clone(), length }),
             Goal::Answer => Objective::Answer(Answer::new(tokens, frame()?, length)),
-            Goal::Image => return Err(missing("looks at pictures", family)),
+            Goal::Image => return Err(missing("looks at pictures", sheet.name)),
         })
     }
 }
@@ -280,7 +308,12 @@ fn begin(
 ) -> Result<Pretrained> {
     let sheet = families::named(&recipe.model.family)?;
     let special = tokenizer.map(Tokenizer::special).unwrap_or_default();
-    let spec = spec(recipe, sheet.name, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, splits)?;
+    let sizes = sizes(recipe, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, splits)?;
+    let mut spec = (sheet.sizes)(&sizes)?;
+    if let Some(head) = head(recipe.data.objective, sheet.pool, labels) {
+        spec.head = head;
+    }
+    spec.check()?;
     let mut known = Config::new(sheet.name);
     let pairs = [("bos_token_id", special.bos), ("eos_token_id", special.eos), ("pad_token_id", special.pad)];
     for (key, id) in pairs {
@@ -288,8 +321,12 @@ fn begin(
             known.set(key, id);
         }
     }
-    let start = if sheet.name == "bart" { special.eos } else { special.pad };
-    if let (Some(start), Some(eos), true) = (start, special.eos, spec.encoder().is_some() && spec.decoder().is_some()) {
+    let start = match sheet.target_start {
+        Some(TargetStart::Eos) => special.eos,
+        Some(TargetStart::Pad) => special.pad,
+        None => None,
+    };
+    if let (Some(start), Some(eos)) = (start, special.eos) {
         known.set("decoder_start_token_id", start);
         known.set("forced_eos_token_id", eos);
     }
@@ -299,91 +336,41 @@ fn begin(
     Pretrained::new(sheet, &spec, Some(&known), recipe.train.seed, device)
 }
 
-fn spec(
-    recipe: &Recipe,
-    family: &str,
-    vocab: usize,
-    pad: Option<u32>,
-    labels: &Labels,
-    splits: &Splits,
-) -> Result<Spec> {
-    let Model { width, layers, heads, kv_heads, dropout, start, patch, .. } = recipe.model;
-    let inner = if recipe.model.inner == 0 { 4 * width } else { recipe.model.inner };
-    let max = recipe.data.length;
-    let everywhere = Dropout { attention: dropout, ..Dropout::residual(dropout) };
-    let mut spec = match family {
-        "marian" => Spec {
-            position: Position::Sinusoidal { max: max.max(512), waves: Waves::Halves },
-            head: Head::Language { output: Output::Tied, bias: true },
-            dropout: Dropout::residual(dropout),
-            ..presets::paper(vocab, width, layers, heads, inner)
-        },
-        "bart" => {
-            Spec { dropout: Dropout::residual(dropout), ..presets::bart(vocab, width, layers, heads, inner, max) }
-        }
-        "t5" => Spec {
-            dropout: Dropout { inner: dropout, ..everywhere },
-            ..presets::t5(vocab, width, layers, heads, inner)
-        },
-        "gpt2" => Spec { dropout: everywhere, ..presets::gpt2(vocab, width, layers, heads, max) },
-        "llama" => {
-            let kv = if kv_heads == 0 { heads } else { kv_heads };
-            presets::llama(vocab, width, layers, heads, kv, inner, max)
-        }
-        "bert" => Spec { dropout: everywhere, ..presets::bert(vocab, width, layers, heads, max) },
-        "vit" => {
+/// What the recipe says about the size of a new network; 0 is as good as nothing said.
+fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, splits: &Splits) -> Result<Sizes> {
+    let Model { width, layers, heads, kv_heads, inner, dropout, start, patch, .. } = recipe.model;
+    let pictures = match recipe.data.objective {
+        Goal::Image => {
             let (image, channels) = picture(splits)?;
-            let spec = presets::vit(image, patch, width, layers, heads, labels.len());
-            // A ViT's classifier has no dropout of its own.
-            let dropout = Dropout { head: 0.0, ..everywhere };
-            Spec { input: Input::Patches { image, patch, channels }, dropout, ..spec }
+            Some(Pictures { image, patch, channels })
         }
-        other => {
-            let known = "there are marian, gpt2, llama, bert, t5, bart and vit";
-            return Err(Error::new("model.family", format!("training `{other}` from scratch is not offered"), known));
+        _ if patch != Model::default().patch => {
+            let what = "the corpus is text, which has no patches";
+            return Err(Error::new("model.patch", what, "leave it out"));
         }
+        _ => None,
     };
-    if let Input::Tokens { pad: place, .. } = &mut spec.input
-        && !matches!(family, "gpt2" | "t5")
-    {
-        *place = pad;
-    }
-    if let (Shape::Encoder(stack), true) = (&mut spec.shape, recipe.model.inner > 0)
-        && let Ffn::Dense { inner: held, .. } = &mut stack.ffn
-    {
-        *held = inner;
-    }
-    if let Some(head) = head(recipe.data.objective, family, labels) {
-        spec.head = head;
-    }
-    spec.start = beginning(spec.start, start, width)?;
-    spec.check()?;
-    Ok(spec)
-}
-
-/// How weights start: as asked for, or by half of 1/√C where the family says a deviation.
-///
-/// The papers' 0.02 is that for their widths (0.018 at 768); a narrow network learns slowly from it: a BERT of 256 foretold
-/// 57 % of the hidden pieces after 1,500 steps, and 67 % from 0.031. Glorot's start of the 2017 paper is too loud for a
-/// residual stream behind norms: after 700 steps on Tatoeba, 256 wide, the validation loss was 3.23 from it, 2.90 from
-/// 0.02, 2.70 from 0.031. T5's start knows the width already.
-fn beginning(family: Start, asked: f64, width: usize) -> Result<Start> {
-    let std = if asked > 0.0 { asked } else { 0.5 / (width as f64).sqrt() };
-    match family {
-        Start::T5 if asked == 0.0 => Ok(Start::T5),
-        Start::T5 => Err(Error::new("model.start", "each matrix of a t5 starts by its own width", "leave it at 0")),
-        Start::Gpt2 { .. } => Ok(Start::Gpt2 { std }),
-        _ => Ok(Start::Normal { std }),
-    }
+    Ok(Sizes {
+        vocabulary,
+        pad,
+        width,
+        layers,
+        heads,
+        kv_heads: (kv_heads > 0).then_some(kv_heads),
+        inner: (inner > 0).then_some(inner),
+        positions: recipe.data.length,
+        dropout,
+        std: (start > 0.0).then_some(start),
+        pictures,
+        labels: labels.len(),
+    })
 }
 
 /// The head that an objective asks for, where the family's own will not do.
-fn head(goal: Goal, family: &str, labels: &Labels) -> Option<Head> {
+fn head(goal: Goal, pool: Pool, labels: &Labels) -> Option<Head> {
     let labels = labels.len();
-    let pool = if matches!(family, "vit") { Pool::First } else { Pool::Dense(Activation::Tanh) };
     match goal {
-        Goal::Classify | Goal::ClassifyPair => Some(Head::Classify { labels, pool }),
-        Goal::Image => Some(Head::Classify { labels, pool: Pool::First }),
+        Goal::Classify | Goal::ClassifyPair | Goal::Image => Some(Head::Classify { labels, pool }),
         Goal::Tag => Some(Head::Tag { labels }),
         Goal::Answer => Some(Head::Span),
         _ => None,
@@ -397,17 +384,17 @@ fn picture(splits: &Splits) -> Result<(usize, usize)> {
             let what = format!("pictures of {width} × {height} are not square");
             Err(Error::new("data.corpus", what, "bring them to one square size"))
         }
-        _ => Err(Error::new("model.family", "a vit reads pictures, but the corpus is text", "choose another family")),
+        _ => Err(Error::new("data.corpus", "holds no pictures", "choose a corpus of pictures, or another objective")),
     }
 }
 
 /// A checkpoint, with a new head where the objective asks for one.
 fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
     Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
-        let family = config.word("model_type")?.unwrap_or_default().to_string();
+        let pool = families::of(config)?.pool;
         let goal = recipe.data.objective;
         fits(goal, spec, &from.display().to_string())?;
-        if let Some(head) = head(goal, &family, labels) {
+        if let Some(head) = head(goal, pool, labels) {
             let same = config.labels()?.is_some_and(|known| known == labels.names());
             if spec.head != head || !same {
                 spec.head = head;
@@ -425,12 +412,12 @@ fn fits(goal: Goal, spec: &Spec, place: &str) -> Result<()> {
     let (reads, writes) = (spec.encoder().is_some(), spec.decoder().is_some());
     let pictures = matches!(spec.input, Input::Patches { .. });
     let (fits, wants) = match goal {
-        Goal::NextToken => (writes && !reads, "one that writes, as gpt2 and llama do"),
+        Goal::NextToken => (writes && !reads, "a decoder, which continues a text"),
         Goal::Translate | Goal::SpanCorruption | Goal::Denoise => {
-            (reads && writes, "one that reads and writes, as marian, bart and t5 do")
+            (reads && writes, "an encoder with a decoder, which reads one text and writes another")
         }
-        Goal::Image => (pictures, "one that looks at pictures, as vit does"),
-        _ => (reads && !writes && !pictures, "one that reads text, as bert does"),
+        Goal::Image => (pictures, "one that looks at pictures"),
+        _ => (reads && !writes && !pictures, "an encoder, which reads text"),
     };
     let is = match (pictures, reads, writes) {
         (true, ..) => "looks at pictures",
@@ -467,12 +454,12 @@ fn thaw(model: Transformer, paths: &[String]) -> Transformer {
 
 /// Counts the numbers that learn.
 #[derive(Default)]
-struct Sizes {
+struct Counted {
     learn: u64,
     all: u64,
 }
 
-impl ModuleVisitor for Sizes {
+impl ModuleVisitor for Counted {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let size = param.lazy_shape().num_elements() as u64;
         self.all += size;
@@ -521,6 +508,51 @@ mod tests {
         let plan = Plan::new(&Recipe::parse("test", &text)?, None)?;
         let table = Values::of(&plan.pretrained.model).read("tokens.weight");
         Ok((table.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / table.len() as f64).sqrt())
+    }
+
+    /// A recipe of a small network of this family, with one more line about the network.
+    fn small(family: &str, goal: &str, more: &str) -> Result<Plan> {
+        let text = format!(
+            "[data]\ncorpus = \"builtin:{}\"\nobjective = \"{goal}\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
+             [tokenizer]\nkind = \"\"\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 32\nlayers = 2\nheads = 4\n{more}\n\
+             [train]\nrows = 4",
+            if goal == "translate" { "en-it" } else { "stories" }
+        );
+        Plan::new(&Recipe::parse("test", &text)?, None)
+    }
+
+    /// What a family that reads text learns first.
+    fn goal_of(sheet: &Sheet) -> &'static str {
+        use qkv_model::families::Task;
+        match sheet.architectures.iter().any(|(_, task)| *task == Task::Masked) {
+            true => "masked",
+            false if sheet.target_start.is_some() => "translate",
+            false => "next-token",
+        }
+    }
+
+    /// A new family needs its sheet alone: tokenizer, framing and network follow from it.
+    #[test]
+    fn every_family_that_reads_text_starts_from_a_recipe() {
+        for sheet in families::ALL.iter().filter(|sheet| sheet.tokenizer.is_some()) {
+            let plan = small(sheet.name, goal_of(sheet), "").unwrap_or_else(|e| panic!("{}: {e}", sheet.name));
+            assert_eq!(plan.pretrained.sheet.name, sheet.name);
+            assert_eq!(plan.pretrained.spec().vocabulary(), plan.tokenizer.map(|t| t.vocab_size()));
+        }
+    }
+
+    #[test]
+    fn sizes_are_honoured_or_refused_with_their_key() {
+        let inner = |plan: Plan| plan.pretrained.spec().decoder().expect("a decoder").ffn.inner();
+        for sheet in families::ALL.iter().filter(|s| s.tokenizer.is_some() && goal_of(s) != "masked") {
+            assert_eq!(inner(small(sheet.name, goal_of(sheet), "inner = 48").expect("a plan")), 48, "{}", sheet.name);
+        }
+        let refused = |family: &str, goal: &str, more: &str| small(family, goal, more).err().expect("refused");
+        assert_eq!(refused("bert", "masked", "kv_heads = 2").place, "model.kv_heads");
+        assert_eq!(refused("gpt2", "next-token", "kv_heads = 2").place, "model.kv_heads");
+        assert_eq!(refused("gpt2", "next-token", "patch = 8").place, "model.patch");
+        assert!(small("llama", "next-token", "kv_heads = 2").is_ok());
+        assert_eq!(refused("brt", "masked", "").hint.split('`').nth(1), Some("bert"));
     }
 
     #[test]

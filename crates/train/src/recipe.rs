@@ -131,7 +131,7 @@ impl Default for Pieces {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Model {
-    /// `marian`, `gpt2`, `llama`, `bert`, `t5`, `bart` or `vit`
+    /// the name of a family, such as `marian` or `qwen3`
     pub family: String,
     /// C
     pub width: usize,
@@ -158,7 +158,7 @@ pub struct Model {
 impl Default for Model {
     fn default() -> Self {
         Self {
-            family: "marian".into(),
+            family: qkv_model::families::marian::SHEET.name.into(),
             width: 256,
             layers: 3,
             heads: 4,

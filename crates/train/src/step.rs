@@ -142,8 +142,8 @@ pub fn logits(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<
         write(model, batch, cx)?
     } else {
         let mut tokens = padded(&batch.ids, batch.rows, &batch.lengths, batch.mask());
-        if !batch.kinds.is_empty() {
-            tokens = tokens.with_kinds(Ids::new(batch.kinds.clone(), batch.rows));
+        if !batch.token_types.is_empty() {
+            tokens = tokens.with_token_types(Ids::new(batch.token_types.clone(), batch.rows));
         }
         model.answer(&tokens, cx)?
     };

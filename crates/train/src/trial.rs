@@ -47,7 +47,7 @@ impl Evaluation {
             (Task::Masked, _) => Goal::Masked,
             (Task::Language, _) if spec.encoder().is_some() => Goal::Translate,
             (Task::Language, _) => Goal::NextToken,
-            (Task::Base, _) => {
+            (Task::Base | Task::Detect, _) => {
                 let hint = "fine-tune it first: qkv finetune";
                 return Err(Error::new(path.display().to_string(), "the network has no head to be judged by", hint));
             }
@@ -63,7 +63,7 @@ impl Evaluation {
         let most = spec.position.max().unwrap_or(512).min(512);
         let length = if length == 0 { most } else { length.min(most) };
         let asked = Asked { goal, length, prefix };
-        let objective = asked.objective(pretrained.sheet.name, tokenizer.as_ref(), &labels, channels)?;
+        let objective = asked.objective(pretrained.sheet, tokenizer.as_ref(), &labels, channels)?;
         Ok(Self { path, pretrained, tokenizer, labels, goal, objective })
     }
 

@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 fn checkpoints() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny");
     let mut found: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
-    found.retain(|d| d.join("reference.json").is_file());
+    // No objective teaches a discriminator what a generator replaced.
+    found.retain(|d| d.join("reference.json").is_file() && !d.ends_with("electra-detect"));
     found.sort();
     found
 }
@@ -63,7 +64,7 @@ fn batch(it: &Pretrained, reference: &Value) -> Batch {
         batch.length = batch.ids.len() / batch.rows;
         batch.lengths = lengths("attention_mask");
         if inputs.get("token_type_ids").is_some() {
-            batch.kinds = ids("token_type_ids");
+            batch.token_types = ids("token_type_ids");
         }
         if it.spec().decoder().is_some() {
             // transformers shifts inside the model; our objectives do it before.

@@ -1,5 +1,6 @@
-//! Families: BERT, GPT-2, LLaMA and the others are one assembly and a difference sheet each. A sheet says how a
-//! `config.json` is a [`Spec`] and back, and where every parameter is in the family's files.
+//! Families: BERT, GPT-2, LLaMA and the others are one assembly and a difference sheet each. A sheet is whole: how a
+//! `config.json` is a [`Spec`] and back, which spec the sizes of a recipe make, where every parameter is in the family's
+//! files and in GGUF's, how it meets text, and its quirks in prose. Nothing else knows a family by its name.
 //!
 //! ```
 //! use qkv_model::families::{self, Config, Files};
@@ -10,22 +11,32 @@
 //! assert_eq!((sheet.name, spec.width), ("gpt2", 32));
 //! ```
 
-mod bart;
-mod bert;
+pub mod bart;
+pub mod bert;
 pub mod config;
-mod distilbert;
+pub mod distilbert;
+pub mod electra;
+mod framing;
+pub mod gemma2;
+pub mod gemma3;
 mod gguf;
-mod gpt2;
-mod llama;
-mod marian;
-mod roberta;
-mod t5;
-mod vit;
+pub mod gpt2;
+pub mod llama;
+pub mod marian;
+pub mod qwen3;
+pub mod roberta;
+mod rope;
+mod sizes;
+pub mod t5;
+pub mod vit;
 
 pub use config::Config;
-pub use gguf::{Dialect, config_of as gguf_config, dialect as gguf_dialect, metadata_of as gguf_metadata};
+pub use framing::{Framing, LinearLayout, Pieces, TargetStart, TextStart, TokenizerShape, Tokenizing};
+pub use gguf::{Dialect, Keys as GgufKeys, Writer as GgufWriter};
+pub use gguf::{config_of as gguf_config, dialect as gguf_dialect, metadata_of as gguf_metadata};
+pub use sizes::{Pictures, Sizes};
 
-use crate::spec::{Head, Spec};
+use crate::spec::{Head, Pool, Spec};
 use crate::{Error, Result};
 use qkv_weights::Names;
 
@@ -44,6 +55,22 @@ pub struct Sheet {
     pub write: fn(&Spec, &mut Config) -> Result<()>,
     /// where every parameter is
     pub names: fn(&Spec, &Config) -> Names,
+    /// a new network of these sizes, with the head it is pre-trained with; a size it does not have is refused
+    pub sizes: fn(&Sizes) -> Result<Spec>,
+    /// what stands between the first position and a classifier
+    pub pool: Pool,
+    /// the special tokens around one and two texts
+    pub framing: Framing,
+    /// what a row of running text begins with
+    pub text_start: TextStart,
+    /// what the decoder of a pair begins with; `None`: there is no pair
+    pub target_start: Option<TargetStart>,
+    /// what its tokenizer is like; `None`: it reads no text
+    pub tokenizer: Option<Tokenizing>,
+    /// how linear layers lie in its files
+    pub linear: LinearLayout,
+    /// its words in GGUF; `None`: GGUF does not know it
+    pub gguf: Option<Dialect>,
 }
 
 /// Every family.
@@ -51,8 +78,12 @@ pub const ALL: &[&Sheet] = &[
     &bert::SHEET,
     &roberta::SHEET,
     &distilbert::SHEET,
+    &electra::SHEET,
     &gpt2::SHEET,
     &llama::SHEET,
+    &qwen3::SHEET,
+    &gemma2::SHEET,
+    &gemma3::SHEET,
     &t5::SHEET,
     &bart::SHEET,
     &marian::SHEET,
@@ -74,6 +105,8 @@ pub enum Task {
     Tag,
     /// where an answer begins and ends
     Answer,
+    /// which tokens were replaced
+    Detect,
 }
 
 impl Task {
@@ -86,6 +119,7 @@ impl Task {
             Head::Classify { .. } => Self::Classify,
             Head::Tag { .. } => Self::Tag,
             Head::Span => Self::Answer,
+            Head::Detect { .. } => Self::Detect,
         }
     }
 }
@@ -204,9 +238,17 @@ mod tests {
             ("tiny-decoder", "gpt2"),
             ("llama-7b", "llama"),
             ("llama3-8b", "llama"),
+            ("tiny-qwen3", "qwen3"),
+            ("qwen3-0.6b", "qwen3"),
             ("tiny-t5", "t5"),
             ("t5-base", "t5"),
             ("bart-base", "bart"),
+            ("tiny-electra", "electra"),
+            ("electra-small", "electra"),
+            ("tiny-gemma2", "gemma2"),
+            ("gemma2-2b", "gemma2"),
+            ("tiny-gemma3", "gemma3_text"),
+            ("gemma3-1b", "gemma3_text"),
             ("tiny-pair", "marian"),
             ("transformer-big", "marian"),
             ("vit-base", "vit"),
@@ -228,6 +270,7 @@ mod tests {
     #[test]
     fn name_tables_are_complete_and_bijective() {
         let heads = |family: &str, task| match task {
+            // Where there is a pooler.
             Task::Base if ["bert", "roberta", "vit"].contains(&family) => Head::Pool,
             Task::Base => Head::None,
             Task::Language => Head::Language { output: crate::spec::Output::Own, bias: false },
@@ -237,22 +280,13 @@ mod tests {
             }
             Task::Tag => Head::Tag { labels: 5 },
             Task::Answer => Head::Span,
+            Task::Detect => Head::Detect { act: qkv_kernels::Activation::Gelu },
         };
-        for (family, preset) in [
-            ("bert", "tiny-encoder"),
-            ("roberta", "tiny-encoder"),
-            ("distilbert", "tiny-encoder"),
-            ("gpt2", "tiny-decoder"),
-            ("llama", "tiny-llama"),
-            ("t5", "tiny-t5"),
-            ("bart", "tiny-bart"),
-            ("marian", "tiny-pair"),
-            ("vit", "tiny-vit"),
-        ] {
-            let sheet = named(family).expect("a family");
+        for sheet in ALL {
+            let family = sheet.name;
             for (architecture, task) in sheet.architectures {
-                let mut spec = presets::find(preset).expect("a preset").spec();
-                if *task != Task::Language || !matches!(spec.head, Head::Language { .. }) {
+                let mut spec = (sheet.sizes)(&sizes::tests::sizes_of(sheet)).expect("a network");
+                if *task != Task::of(&spec.head) {
                     spec.head = heads(family, *task);
                 }
                 let mut config = Config::new(sheet.name);

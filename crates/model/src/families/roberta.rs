@@ -1,16 +1,18 @@
 //! RoBERTa (Liu et al. 2019): BERT's network, trained better.
 //!
 //! Quirks: position numbers begin at `pad_token_id + 1`, tokens that are padding are not counted, and all padding takes
-//! the row `pad_token_id`; so a table of 514 rows has room for 512 tokens. There is one kind of token. The classifier has
+//! the row `pad_token_id`; so a table of 514 rows has room for 512 tokens. There is one token type. The classifier has
 //! a dense layer and tanh of its own instead of BERT's pooler, and the masked head always uses the exact GELU.
 
 use super::{Config, Files, Sheet, Task, bert};
+use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
-use crate::spec::{Head, Place, Pool, Position, Spec};
+use crate::spec::{Head, Input, Place, Pool, Position, Spec};
 use qkv_kernels::Activation;
 use qkv_weights::Names;
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "roberta",
     model_types: &["roberta", "xlm-roberta"],
     architectures: &[
@@ -28,6 +30,14 @@ pub(super) const SHEET: Sheet = Sheet {
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::SeparatedTwice,
+    text_start: TextStart::Nothing,
+    target_start: None,
+    tokenizer: Some(Tokenizing { pieces: Pieces::Bpe, shape: TokenizerShape::Listed(SPECIAL) }),
+    linear: LinearLayout::OutIn,
+    gguf: None,
 };
 
 fn read(config: &Config, files: &Files) -> Result<Spec> {
@@ -45,6 +55,23 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
     };
     bert::read_encoder(config, config.count_or("type_vocab_size", 1)?, position, head)
 }
+
+/// A new RoBERTa: its tokenizer's padding says where positions begin.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    let pad = sizes.pad.unwrap_or(1);
+    let offset = pad as usize + 1;
+    let position = Position::Learned { max: sizes.positions, offset, padding_id: Some(pad), place: Place::Input };
+    let mut spec = Spec { position, ..bert::encoder(&Sizes { pad: Some(pad), ..*sizes }) };
+    if let Input::Tokens { token_types, .. } = &mut spec.input {
+        *token_types = 1;
+    }
+    Ok(spec)
+}
+
+/// RoBERTa's and BART's special tokens, in their order.
+pub(super) const SPECIAL: &[&str] = &["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {
     bert::write_encoder(spec, config)?;

@@ -92,10 +92,10 @@ impl Given {
                 let pixels = Key::new(3, 0, 9).normals(shape.iter().product());
                 Self::Look(Tensor::from_data(TensorData::new(pixels, shape), &Device::flex()))
             }
-            (Input::Tokens { kinds: 0, .. }, Shape::Encoder(_)) => Self::Read(source()),
-            (Input::Tokens { kinds, .. }, Shape::Encoder(_)) => {
-                let kind = |i: usize| (i % t * kinds / t) as u32; // the first part of a row is of the first kind
-                Self::Read(source().with_kinds(Ids::new((0..b * t).map(kind).collect::<Vec<_>>(), b)))
+            (Input::Tokens { token_types: 0, .. }, Shape::Encoder(_)) => Self::Read(source()),
+            (Input::Tokens { token_types, .. }, Shape::Encoder(_)) => {
+                let kind = |i: usize| (i % t * token_types / t) as u32; // the first part of a row is of the first type
+                Self::Read(source().with_token_types(Ids::new((0..b * t).map(kind).collect::<Vec<_>>(), b)))
             }
             (_, Shape::Decoder(_)) => Self::Continue(source()),
             (_, Shape::Pair { .. }) => Self::Translate(source(), tokens(b, t + 2, 2)),
@@ -105,7 +105,7 @@ impl Given {
     /// Row `b` alone.
     pub(crate) fn row(&self, b: usize) -> Self {
         let one = |tokens: &Tokens| Tokens {
-            kinds: tokens.kinds.as_ref().map(|k| Ids::one(k.row(b))),
+            token_types: tokens.token_types.as_ref().map(|k| Ids::one(k.row(b))),
             ..Tokens::new(Ids::one(tokens.ids.row(b)))
         };
         match self {
@@ -141,6 +141,12 @@ pub(crate) fn loss(model: &Transformer, given: &Given, cx: &mut Cx) -> Tensor<1>
         Head::Masked { .. } => {
             let target = |i| if i % 3 == 0 { label(i, n) } else { IGNORED };
             (answer.reshape([b * t, n]), (0..b * t).map(target).collect())
+        }
+        // One score: yes, against the zero of no.
+        Head::Detect { .. } => {
+            let no = answer.zeros_like();
+            let both = Tensor::cat(vec![no, answer], 2).reshape([b * t, 2]);
+            (both, (0..b * t).map(|i| label(i, 2)).collect())
         }
         // A start and an end: two choices among the positions.
         Head::Span => (answer.swap_dims(1, 2).reshape([b * n, t]), (0..b * n).map(|i| label(i, t)).collect()),

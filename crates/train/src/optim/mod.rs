@@ -58,7 +58,7 @@ pub enum Groups {
 
 impl Groups {
     fn decays(self, path: &str, dims: usize) -> bool {
-        let table = || path.split('.').any(|name| ["tokens", "table", "kinds"].contains(&name));
+        let table = || path.split('.').any(|name| ["tokens", "table", "token_types"].contains(&name));
         self == Self::Alike || (dims >= 2 && !table())
     }
 
