@@ -349,7 +349,7 @@ impl Recipe {
     /// Reads the text of a recipe; `place` is named in errors. A key that there is not is answered with the nearest one.
     ///
     /// ```
-    /// use qkv_train::recipe::Recipe;
+    /// use qkv_runs::recipe::Recipe;
     /// assert_eq!(Recipe::parse("r.toml", "[train]\nsteps = 7")?.train.steps, 7);
     /// let error = Recipe::parse("r.toml", "[train]\nstep = 7").unwrap_err();
     /// assert_eq!(error.to_string(), "r.toml, line 2: there is no key `step` here");

@@ -6,7 +6,7 @@ use qkv_base::{Error, Result, nearest};
 /// string otherwise.
 ///
 /// ```
-/// let text = qkv_train::recipe::set("[train]\nsteps = 9 # how many\n", "train.steps=12")?;
+/// let text = qkv_runs::recipe::set("[train]\nsteps = 9 # how many\n", "train.steps=12")?;
 /// assert_eq!(text, "[train]\nsteps = 12 # how many\n");
 /// # Ok::<(), qkv_base::Error>(())
 /// ```

@@ -4,6 +4,7 @@ use burn::tensor::Tensor;
 use qkv_kernels::Key;
 use qkv_kernels::registry::Case;
 use qkv_nn::device;
+use std::hint::black_box;
 use std::time::Instant;
 
 /// Seconds of one call: a short one is repeated until the clock can tell.
