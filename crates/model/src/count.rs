@@ -119,7 +119,8 @@ mod tests {
         Count::of(&spec, 512).expect("a valid spec").total() as f64 / 1e6
     }
 
-    /// The published sizes. GPT-2, T5, BART and ViT are known to the parameter.
+    /// The published sizes. GPT-2, T5, LLaMA, ViT, Qwen3, Gemma and ELECTRA are known to the
+    /// parameter.
     #[test]
     fn sizes_are_those_of_the_papers() {
         assert_eq!((millions("gpt2") * 1e6).round(), 124_439_808.0);
@@ -129,6 +130,10 @@ mod tests {
         assert_eq!((millions("llama-7b") * 1e6).round(), 6_738_415_616.0);
         assert_eq!((millions("llama3-8b") * 1e6).round(), 8_030_261_248.0);
         assert_eq!((millions("vit-base") * 1e6).round(), 86_567_656.0);
+        assert_eq!((millions("qwen3-0.6b") * 1e6).round(), 596_049_920.0);
+        assert_eq!((millions("gemma2-2b") * 1e6).round(), 2_614_341_888.0);
+        assert_eq!((millions("gemma3-1b") * 1e6).round(), 999_885_952.0);
+        assert_eq!((millions("electra-small") * 1e6).round(), 13_546_682.0);
         assert!((335.0..340.0).contains(&millions("bert-large")), "{}", millions("bert-large"));
         assert!((109.0..111.0).contains(&millions("bert-base")), "{}", millions("bert-base"));
         assert!((174_000.0..176_000.0).contains(&millions("gpt3")), "{}", millions("gpt3"));

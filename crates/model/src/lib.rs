@@ -17,6 +17,7 @@ pub mod spec;
 pub mod stack;
 pub mod tokens;
 pub mod transformer;
+mod validate;
 
 pub use pretrained::Pretrained;
 pub use qkv_base::{Error, Result};

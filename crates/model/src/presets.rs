@@ -159,11 +159,7 @@ fn llama3_8b() -> Spec {
 
 /// LLaMA with norms on queries and keys, and heads of a width of their own.
 pub fn qwen3(from: Spec, head_width: usize) -> Spec {
-    let shape = match from.shape {
-        Shape::Decoder(stack) => Shape::Decoder(Stack { head_width: HeadWidth::Of(head_width), ..stack }),
-        other => other,
-    };
-    Spec { qk_norm: Some(from.norm), shape, ..from }
+    Spec { qk_norm: Some(from.norm), ..with_heads_of(from, head_width) }
 }
 
 fn tiny_qwen3() -> Spec {
@@ -180,46 +176,24 @@ fn qwen3_0_6b() -> Spec {
     }
 }
 
+fn with_heads_of(spec: Spec, head_width: usize) -> Spec {
+    let shape = match spec.shape {
+        Shape::Decoder(stack) => Shape::Decoder(Stack { head_width: HeadWidth::Of(head_width), ..stack }),
+        other => other,
+    };
+    Spec { shape, ..spec }
+}
+
 /// LLaMA with norms on both sides, scaled token vectors, alternating windows and soft caps.
 pub fn gemma2(from: Spec, head_width: usize, window: usize) -> Spec {
-    let soft_cap = SoftCap { attention: Some(50.0), logits: Some(30.0) };
-    Spec { soft_cap, ..gemma(from, head_width, Window::Alternating { window, full_every: 2 }) }
+    let window = Window::Alternating { window, full_every: 2 };
+    families::gemma2::of_llama(with_heads_of(from, head_width), window)
 }
 
 /// Gemma 2 with norms on queries and keys instead of caps, and layers with a window that turn by a base of their own.
 pub fn gemma3(from: Spec, head_width: usize, window: usize, full_every: usize) -> Spec {
-    let spec = gemma(from, head_width, Window::Alternating { window, full_every });
-    let position = match spec.position {
-        Position::Rotary { max, scaling, pairing, .. } => {
-            Position::Rotary { max, theta: 1e6, features: None, scaling, pairing, window_theta: Some(10_000.0) }
-        }
-        other => other,
-    };
-    Spec { position, qk_norm: Some(spec.norm), ..spec }
-}
-
-fn gemma(from: Spec, head_width: usize, window: Window) -> Spec {
-    let shape = match from.shape {
-        Shape::Decoder(stack) => {
-            let ffn = Ffn::Gated { inner: stack.ffn.inner(), act: Activation::GeluTanh };
-            Shape::Decoder(Stack { head_width: HeadWidth::Of(head_width), ffn, window, ..stack })
-        }
-        other => other,
-    };
-    let input = match from.input {
-        Input::Tokens { vocabulary, table_width, token_types, normed, pad, .. } => {
-            Input::Tokens { vocabulary, table_width, token_types, scaled: true, normed, pad }
-        }
-        other => other,
-    };
-    Spec {
-        input,
-        shape,
-        wiring: Wiring::Sandwich,
-        norm: NormKind::RmsOnePlus { eps: 1e-6 },
-        head: Head::Language { output: Output::Tied, bias: false },
-        ..from
-    }
+    let window = Window::Alternating { window, full_every };
+    families::gemma3::of_llama(with_heads_of(from, head_width), window)
 }
 
 /// Caps and a window so narrow that a few tokens feel them.

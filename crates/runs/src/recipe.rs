@@ -111,7 +111,7 @@ impl Data {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pieces {
-    /// `unigram`, `bpe`, `wordpiece` or `char`
+    /// `unigram`, `bpe`, `wordpiece` or `char`; empty: what the family is used to
     pub kind: String,
     /// pieces at most
     pub vocab: usize,

@@ -104,8 +104,8 @@ impl Config {
     pub fn maybe_count(&self, key: &str) -> Result<Option<usize>> {
         let n = self.typed(key, "a whole number", |v| v.as_u64().and_then(|n| usize::try_from(n).ok()))?;
         match n {
-            Some(n) if n > crate::spec::AXIS => {
-                Err(self.error(key, format!("{n} is absurdly large"), format!("use at most {}", crate::spec::AXIS)))
+            Some(n) if n > crate::validate::AXIS => {
+                Err(self.error(key, format!("{n} is absurdly large"), format!("use at most {}", crate::validate::AXIS)))
             }
             n => Ok(n),
         }

@@ -176,9 +176,7 @@ pub(super) fn names(_: &Spec, config: &Config) -> Names {
 /// A new Gemma 2. Its window is half of its positions.
 fn sizes(sizes: &Sizes) -> Result<Spec> {
     sizes.of_text(SHEET.name)?;
-    let window = alternating(sizes, sizes.positions / 2, FULL_EVERY);
-    let soft_cap = SoftCap { attention: Some(50.0), logits: Some(30.0) };
-    Ok(Spec { soft_cap, ..new(sizes, window) })
+    Ok(of_llama(llama::decoder(sizes), alternating(sizes, sizes.positions / 2, FULL_EVERY)))
 }
 
 /// The family's pattern of windows, or a shorter one where there are not enough layers for it.
@@ -189,9 +187,14 @@ pub(super) fn alternating(sizes: &Sizes, window: usize, full_every: usize) -> Wi
     }
 }
 
-/// A new network of either.
-pub(super) fn new(sizes: &Sizes, window: Window) -> Spec {
-    let mut spec = gemma(llama::decoder(sizes), window);
+/// A Gemma 2 of the sizes of a LLaMA.
+pub(crate) fn of_llama(spec: Spec, window: Window) -> Spec {
+    let soft_cap = SoftCap { attention: Some(50.0), logits: Some(30.0) };
+    Spec { soft_cap, ..gated(gemma(spec, window)) }
+}
+
+/// With the feed-forward of either.
+pub(super) fn gated(mut spec: Spec) -> Spec {
     if let Shape::Decoder(stack) = &mut spec.shape {
         stack.ffn = Ffn::Gated { inner: stack.ffn.inner(), act: Activation::GeluTanh };
     }

@@ -9,9 +9,9 @@ use super::gguf::{Dialect, Keys, Writer};
 use super::{
     Config, Files, Framing, HeadKind, LinearLayout, Pieces, Sheet, Sizes, TextStart, TokenizerShape, Tokenizing,
 };
-use super::{gemma2, rope};
+use super::{gemma2, llama, rope};
 use crate::Result;
-use crate::spec::{Pool, Position, Spec};
+use crate::spec::{Pool, Position, Spec, Window};
 use qkv_kernels::{Activation, Pairing};
 use qkv_weights::{Layout, Names};
 use serde_json::{Value, json};
@@ -97,15 +97,19 @@ fn names(spec: &Spec, config: &Config) -> Names {
 /// A new Gemma 3. Its window is a quarter of its positions.
 fn sizes(sizes: &Sizes) -> Result<Spec> {
     sizes.of_text(SHEET.name)?;
-    let window = gemma2::alternating(sizes, sizes.positions / 4, FULL_EVERY);
-    let spec = gemma2::new(sizes, window);
+    Ok(of_llama(llama::decoder(sizes), gemma2::alternating(sizes, sizes.positions / 4, FULL_EVERY)))
+}
+
+/// A Gemma 3 of the sizes of a LLaMA.
+pub(crate) fn of_llama(spec: Spec, window: Window) -> Spec {
+    let spec = gemma2::gated(gemma2::gemma(spec, window));
     let position = match spec.position {
         Position::Rotary { max, features, scaling, pairing, .. } => {
             Position::Rotary { max, theta: 1e6, features, scaling, pairing, window_theta: Some(WINDOW_THETA) }
         }
         other => other,
     };
-    Ok(Spec { position, qk_norm: Some(spec.norm), ..spec })
+    Spec { position, qk_norm: Some(spec.norm), ..spec }
 }
 
 const GGUF: Dialect = Dialect { name: "gemma3", read: from_gguf, write: to_gguf, names: gguf_names };
