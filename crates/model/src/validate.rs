@@ -109,7 +109,10 @@ impl Spec {
             Position::Rotary { theta, features, window_theta, .. } => {
                 for theta in std::iter::once(theta).chain(window_theta) {
                     ensure(theta.is_finite() && *theta > 0.0, "position.theta", || {
-                        (format!("{theta} is not a base for frequencies"), "use a positive number, usually 10000".into())
+                        (
+                            format!("{theta} is not a base for frequencies"),
+                            "use a positive number, usually 10000".into(),
+                        )
                     })?;
                 }
                 for stack in [self.encoder(), self.decoder()].into_iter().flatten() {
@@ -174,7 +177,10 @@ impl Spec {
         let all = [("input", input), ("hidden", hidden), ("attention", attention), ("inner", inner), ("head", head)];
         for (key, p) in all {
             ensure((0.0..1.0).contains(&p), format!("dropout.{key}"), || {
-                (format!("{p} is not a probability of dropping"), "use a number from 0 up to, but not including, 1".into())
+                (
+                    format!("{p} is not a probability of dropping"),
+                    "use a number from 0 up to, but not including, 1".into(),
+                )
             })?;
         }
         Ok(())

@@ -6,7 +6,7 @@ use qkv_base::Error;
 use qkv_runs::observe::Observer;
 use qkv_runs::recipe as text;
 use qkv_runs::run_dir::{Expect, RunDir};
-use qkv_runs::session::{self, Outcome, Ways};
+use qkv_runs::session::{self, Outcome, RunOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -169,8 +169,8 @@ impl Recipe {
         let file = self.file()?;
         let dir = self.out.clone().unwrap_or_else(|| qkv_tasks::locate::free(&self.name));
         let dir = RunDir::open(&dir, Expect::Nothing)?;
-        let ways = Ways { threads: self.threads, force: false, stop: Some(stop) };
-        Ok(Run { outcome: session::begin(dir, &file, ways, observer)? })
+        let options = RunOptions { threads: self.threads, force: false, stop: Some(stop) };
+        Ok(Run { outcome: session::begin(dir, &file, options, observer)? })
     }
 
     /// Goes on with the run in `dir`, which must have been begun with this recipe unless `force` is said.
@@ -187,8 +187,8 @@ impl Recipe {
             let held = text::Recipe::parse("the run's recipe", &session::recipe_of(dir)?)?;
             session::refuse_changes(&held, &file.recipe)?;
         }
-        let ways = Ways { threads: self.threads, force, stop: Some(stop) };
-        Ok(Run { outcome: session::go(&run_dir, &file, ways, observer)? })
+        let options = RunOptions { threads: self.threads, force, stop: Some(stop) };
+        Ok(Run { outcome: session::go(&run_dir, &file, options, observer)? })
     }
 }
 

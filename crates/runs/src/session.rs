@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// How a run is run; none of it changes the result.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ways<'a> {
+pub struct RunOptions<'a> {
     /// threads; 0: one for each core
     pub threads: usize,
     /// go on although the data have changed
@@ -172,8 +172,13 @@ impl Outcome {
 }
 
 /// Begins a run in a new directory; one that is refused leaves none.
-pub fn begin(dir: RunDir, file: &RecipeFile, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
-    let done = go(&dir, file, ways, observer);
+pub fn begin(
+    dir: RunDir,
+    file: &RecipeFile,
+    options: RunOptions,
+    observer: &mut (dyn Observer + Send),
+) -> Result<Outcome> {
+    let done = go(&dir, file, options, observer);
     if done.is_err() {
         dir.abandon();
     }
@@ -181,17 +186,22 @@ pub fn begin(dir: RunDir, file: &RecipeFile, ways: Ways, observer: &mut (dyn Obs
 }
 
 /// Runs a recipe in its directory, from the start or from the last checkpoint.
-pub fn go(dir: &RunDir, file: &RecipeFile, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
+pub fn go(
+    dir: &RunDir,
+    file: &RecipeFile,
+    options: RunOptions,
+    observer: &mut (dyn Observer + Send),
+) -> Result<Outcome> {
     dir.write("recipe.toml", file.text.as_bytes())?;
-    on_threads(ways.threads, || {
+    on_threads(options.threads, || {
         let mut file = file.clone();
         if let Some(name) = file.recipe.before() {
-            match before(dir, name, &file.recipe, ways, observer)? {
+            match before(dir, name, &file.recipe, options, observer)? {
                 Stage::Done(model) => file.recipe.model.from = model,
                 Stage::Stopped(outcome) => return Ok(*outcome),
             }
         }
-        one(dir, &file, ways, observer)
+        one(dir, &file, options, observer)
     })?
 }
 
@@ -208,7 +218,7 @@ fn before(
     dir: &RunDir,
     name: &str,
     recipe: &Recipe,
-    ways: Ways,
+    options: RunOptions,
     observer: &mut (dyn Observer + Send),
 ) -> Result<Stage> {
     let (text, name) = recipe::find(name)?;
@@ -226,7 +236,7 @@ fn before(
             let tokenizer = shared_tokenizer(&first.recipe, recipe)?;
             inner.replace("tokenizer", |dir| tokenizer.save(dir))?;
         }
-        let outcome = one(&inner, &first, ways, observer)?;
+        let outcome = one(&inner, &first, options, observer)?;
         if outcome.ended == Ended::Asked {
             let outer = Outcome { dir: dir.dir().to_path_buf(), ..outcome };
             return Ok(Stage::Stopped(Box::new(outer)));
@@ -237,7 +247,7 @@ fn before(
 }
 
 /// Runs one recipe from its data to its scores.
-fn one(dir: &RunDir, file: &RecipeFile, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
+fn one(dir: &RunDir, file: &RecipeFile, options: RunOptions, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
     let RecipeFile { text, recipe } = file;
     let start = Instant::now();
     let kept = Some(dir.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
@@ -250,13 +260,13 @@ fn one(dir: &RunDir, file: &RecipeFile, ways: Ways, observer: &mut (dyn Observer
     need.ensure()?;
     let job = plan.job()?;
     let hooks = PlanHooks { plan: &plan, run_dir: dir };
-    let (mut going, notes) = Run::new(job, &hooks, &dir.at("checkpoints"), ways.force)?;
+    let (mut going, notes) = Run::new(job, &hooks, &dir.at("checkpoints"), options.force)?;
     notes.into_iter().try_for_each(|note| observer.see(&Event::Note(note)))?;
     let mut journal = Journal::open(dir.dir(), going.state.step, recipe.train.log)?;
     let mut board = Board::create(dir.dir(), recipe.train.log)?;
     let never = AtomicBool::new(false);
     let watchers: &mut [&mut dyn Observer] = &mut [&mut *observer, &mut journal, &mut board];
-    let ended = going.go(watchers, ways.stop.unwrap_or(&never)).map_err(failed)?;
+    let ended = going.go(watchers, options.stop.unwrap_or(&never)).map_err(failed)?;
     if ended == Ended::Asked {
         return Ok(Outcome::stopped(dir, recipe.data.objective, &going.state));
     }
