@@ -200,6 +200,30 @@ pub fn update<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnOnc
     Tensor::from_data(TensorData::new(values, shape), (&device, dtype))
 }
 
+/// Runs `f` on the elements of `written`, where they are if nobody else holds them, and on those of `read`; none may be part
+/// of a graph. All are given back where a kernel does not serve them (another device or data type, or inside [`plain`]):
+/// then the caller computes with tensors, which stay where they are.
+pub fn update_slices(
+    written: Vec<Tensor<1>>,
+    read: Tensor<1>,
+    f: impl FnOnce(&mut [&mut [f32]], &[f32]),
+) -> Result<Vec<Tensor<1>>, Box<(Vec<Tensor<1>>, Tensor<1>)>> {
+    let written: Vec<DispatchTensor> = written.into_iter().map(Tensor::into_dispatch).collect();
+    let read = read.into_dispatch();
+    if is_plain() || !written.iter().chain([&read]).all(served) {
+        let written = written.into_iter().map(Tensor::from_dispatch).collect();
+        return Err(Box::new((written, Tensor::from_dispatch(read))));
+    }
+    let mut written: Vec<FlexTensor> = written.into_iter().map(|t| unwrap(t).0).collect();
+    let read = contiguous(unwrap(read).0);
+    f(&mut written.iter_mut().map(elements_mut).collect::<Vec<_>>(), elements(&read));
+    let wrap = |tensor| DispatchTensor {
+        kind: DispatchTensorKind::Flex(BackendTensor::Float(tensor)),
+        autodiff: DispatchAutodiffContext::Disabled,
+    };
+    Ok(written.into_iter().map(|tensor| Tensor::from_dispatch(wrap(tensor))).collect())
+}
+
 /// `f(first_row, rows)` over chunks of rows of x, each written over; in x's own memory when nobody else holds it, in a
 /// copy made on the way when somebody does.
 ///

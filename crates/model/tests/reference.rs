@@ -6,14 +6,14 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use qkv_kernels::{CrossEntropy, cross_entropy, simd::Level};
-use qkv_model::families::Task;
+use qkv_model::families::HeadKind;
 use qkv_model::outputs::{Array, Inputs, Output, Show, forward_outputs};
 use qkv_model::spec::Head;
 use qkv_model::{CausalLm, Encoder, Pretrained, Seq2Seq};
 use qkv_nn::Cx;
+use qkv_optim::reach::{self, Reached};
+use qkv_optim::{Optimizer, Settings};
 use qkv_testkit::losses_follow;
-use qkv_train::reach::{self, Reached};
-use qkv_train::{Optimizer, Settings};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -238,6 +238,6 @@ fn a_new_head_starts_afresh_and_the_rest_is_loaded() {
     .unwrap();
     assert_eq!(it.report.fresh, ["head.out.weight", "head.out.bias"]);
     assert_eq!(it.config.architecture(), Some("BertForTokenClassification"));
-    assert_eq!(Task::of(&it.spec().head), Task::Tag);
+    assert_eq!(HeadKind::of(&it.spec().head), HeadKind::Tag);
     assert_eq!(it.config.labels().unwrap().unwrap(), ["O", "B", "I", "E"]);
 }

@@ -1,12 +1,13 @@
 //! Judging a model on data: every score of its task, an interval, and whether it is better than another by more than
 //! chance.
 
+use crate::raw;
 use qkv_base::{Error, Key, Result, Task};
 use qkv_data::Corpus;
 use qkv_metric::{Comparison, Interval, Resampling};
+use qkv_runs::Evaluation;
+use qkv_tasks::{Metric, Scores, Writing};
 use qkv_train::on_threads;
-use qkv_train::score::{Metric, Scores};
-use qkv_train::trial::Evaluation;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,8 @@ pub struct Evaluate {
     pub length: usize,
     /// what stands before every source
     pub prefix: String,
+    /// how texts are written; as the verb would, unless something else is said
+    pub writing: Writing,
     /// another model to compare with
     pub compare: Option<PathBuf>,
     /// threads; 0: one for each core
@@ -55,16 +58,16 @@ pub fn evaluate(path: impl AsRef<Path>, data: &str, how: &Evaluate) -> Result<Ev
 }
 
 fn judge(path: &Path, data: &str, how: &Evaluate) -> Result<Evaluated> {
-    let trial = Evaluation::load(path, how.length, &how.prefix)?;
+    let trial = Evaluation::new(raw::load(path)?, path, how.length, &how.prefix)?;
     let corpus = trial.corpus(data, &how.columns, how.examples)?;
-    let mut scores = trial.scores(&*corpus)?;
+    let mut scores = trial.scores(&*corpus, &how.writing)?;
     how.metrics.iter().try_for_each(|m| scores.get(*m).map(|_| ()))?;
     if !how.metrics.is_empty() {
         scores.values.retain(|name, _| how.metrics.iter().any(|m| m.name() == name));
     }
     let n = scores.judged.len();
     let other = how.compare.as_ref().map(|path| rival(path, how, &trial, &*corpus, n)).transpose()?;
-    let (task, counts) = (trial.goal, rows(&scores));
+    let (task, counts) = (trial.task, rows(&scores));
     let value = |sum: &[f64]| Metric::of_counts(task, sum);
     let interval = match counts.is_empty() {
         true => None,
@@ -75,7 +78,7 @@ fn judge(path: &Path, data: &str, how: &Evaluate) -> Result<Evaluated> {
         Some(other) if !counts.is_empty() => Some(qkv_metric::compare(&counts, &rows(other), value, how)?),
         _ => None,
     };
-    Ok(Evaluated { model: trial.path, task, scores, main: Metric::main(task).name(), interval, other, compared })
+    Ok(Evaluated { model: trial.model.path, task, scores, main: Metric::main(task).name(), interval, other, compared })
 }
 
 /// A row of counts for each example, whose sum gives the main score.
@@ -85,13 +88,13 @@ fn rows(scores: &Scores) -> Vec<Vec<f64>> {
 
 /// The other model on the same examples; it must have been asked the same.
 fn rival(path: &Path, how: &Evaluate, trial: &Evaluation, corpus: &dyn Corpus, n: usize) -> Result<Scores> {
-    let other = Evaluation::load(path, how.length, &how.prefix)?;
+    let other = Evaluation::new(raw::load(path)?, path, how.length, &how.prefix)?;
     let place = format!("--compare {}", path.display());
-    if other.goal != trial.goal {
-        let what = format!("it learnt {}, the first model {}", other.goal.name(), trial.goal.name());
+    if other.task != trial.task {
+        let what = format!("it learnt {}, the first model {}", other.task.name(), trial.task.name());
         return Err(Error::new(place, what, "compare models of one task"));
     }
-    let scores = other.scores(corpus)?;
+    let scores = other.scores(corpus, &how.writing)?;
     if scores.judged.len() != n {
         let what = format!("it was judged by {} rows, the first model by {n}", scores.judged.len());
         let hint = "language models are compared row by row: give both one tokenizer and one --length";

@@ -1,13 +1,13 @@
 //! Adapters added into the weights that they adapt, in f32: the result is an ordinary checkpoint.
 
-use burn::tensor::Device;
 use qkv_base::{Error, Result};
 use qkv_data::Batch;
 use qkv_kernels::Key;
-use qkv_model::families::{Config, Task as HeadKind, named};
+use qkv_model::families::{Config, HeadKind, named};
 use qkv_model::spec::{Input, Spec};
 use qkv_model::{Pretrained, Transformer, pretrained};
 use qkv_nn::Cx;
+use qkv_nn::device;
 use qkv_tasks::locate::model_of;
 use qkv_train::{adapter, step};
 use qkv_weights::Dtype;
@@ -66,7 +66,7 @@ pub(crate) fn base_of(adapter: &Path) -> Result<PathBuf> {
 /// The base, with the head that the adapter brings.
 pub(crate) fn base(model: &Path, adapter: &Path) -> Result<Pretrained> {
     let beside = adapter.join("config.json");
-    let device = Device::flex();
+    let device = device::default();
     if !beside.exists() {
         return Pretrained::load(model, &device);
     }

@@ -3,10 +3,10 @@
 
 use crate::{Model, Result, Task};
 use qkv_base::Error;
-use qkv_train::observe::Observer;
-use qkv_train::recipe as text;
-use qkv_train::run_dir::{Expect, RunDir};
-use qkv_train::session::{self, Outcome, Ways};
+use qkv_runs::observe::Observer;
+use qkv_runs::recipe as text;
+use qkv_runs::run_dir::{Expect, RunDir};
+use qkv_runs::session::{self, Outcome, Ways};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -84,17 +84,13 @@ impl Recipe {
 
     /// A model learns a task from data: a new head where one is needed, all weights unless [`Recipe::lora`] says otherwise.
     pub fn finetune(model: impl AsRef<Path>, task: Task, data: &str) -> Result<Self> {
-        let metric = match task {
-            Task::Translate => "bleu",
-            Task::Tag | Task::Answer => "f1",
-            Task::Classify | Task::ClassifyPair | Task::Image => "accuracy",
-            _ => "loss",
-        };
+        let sheet = qkv_tasks::sheet::of(task);
         let model = qkv_tasks::locate::model_of(model.as_ref()).display().to_string();
-        let verb = if task == Task::NextToken { "generate" } else { task.name() };
+        let verb =
+            if task == Task::ClassifyPair { task.name() } else { sheet.verb.map_or(task.name(), |(verb, _)| verb) };
         let start = Self::parse(&format!("finetune-{verb}"), text::FINETUNE)?;
         let asked = start.set("model.from", model)?.set("data.corpus", data)?.set("data.objective", task.name())?;
-        asked.set("eval.metric", metric)
+        asked.set("eval.metric", sheet.main.name())
     }
 
     /// Changes a key: `recipe.set("train.steps", 200)?`.

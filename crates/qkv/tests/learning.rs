@@ -2,8 +2,8 @@
 //! steps, on files of the formats that people have.
 
 use assert_cmd::Command;
-use qkv_train::recipe::Goal;
-use qkv_train::score::Metric;
+use qkv_base::Task;
+use qkv_tasks::Metric;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -214,15 +214,15 @@ fn writers_learn_pairs_and_texts_from_files() {
 fn every_task_has_the_scores_that_it_promises() {
     let dir = tempfile::tempdir().unwrap();
     for (goal, corpus, family, kind) in [
-        (Goal::Translate, "copy", "marian", "unigram"),
-        (Goal::NextToken, "stories", "gpt2", "bpe"),
-        (Goal::Masked, "stories", "bert", "wordpiece"),
-        (Goal::SpanCorruption, "stories", "t5", "unigram"),
-        (Goal::Denoise, "stories", "bart", "bpe"),
-        (Goal::Classify, "reviews", "bert", "wordpiece"),
-        (Goal::Tag, "entities", "bert", "wordpiece"),
-        (Goal::Answer, "facts", "bert", "wordpiece"),
-        (Goal::Image, "shapes", "vit", "char"),
+        (Task::Translate, "copy", "marian", "unigram"),
+        (Task::NextToken, "stories", "gpt2", "bpe"),
+        (Task::Masked, "stories", "bert", "wordpiece"),
+        (Task::SpanCorruption, "stories", "t5", "unigram"),
+        (Task::Denoise, "stories", "bart", "bpe"),
+        (Task::Classify, "reviews", "bert", "wordpiece"),
+        (Task::Tag, "entities", "bert", "wordpiece"),
+        (Task::Answer, "facts", "bert", "wordpiece"),
+        (Task::Image, "shapes", "vit", "char"),
     ] {
         let name = serde_json::to_value(goal).unwrap();
         let text = recipe(&format!("builtin:{corpus}"), name.as_str().unwrap(), family, kind, "");

@@ -3,8 +3,8 @@
 //! one, byte for byte.
 #![cfg(target_os = "linux")]
 
+use qkv_runs::checkpoint::Checkpoints;
 use qkv_testkit::journal;
-use qkv_train::checkpoint::Checkpoints;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

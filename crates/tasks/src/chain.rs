@@ -89,8 +89,26 @@ pub struct BeamOptions {
     pub diversity: f64,
     /// β of the coverage penalty
     pub coverage: Option<f64>,
-    /// every answer begins with these tokens
-    pub prefix: Option<Vec<u32>>,
+    /// every answer begins with this
+    pub prefix: Option<Prefix>,
+}
+
+/// How every answer begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// in words
+    Text(String),
+    /// in tokens
+    Ids(Vec<u32>),
+}
+
+impl Prefix {
+    fn ids(&self, model: &TextModel) -> Result<Vec<u32>> {
+        match self {
+            Self::Text(text) => Ok(model.tokenizer()?.encode_target(text, false)?.ids),
+            Self::Ids(ids) => Ok(ids.clone()),
+        }
+    }
 }
 
 impl Default for BeamOptions {
@@ -141,7 +159,7 @@ impl BeamOptions {
             coverage: self.coverage,
             groups: self.diverse.unwrap_or(1),
             diversity: self.diversity,
-            constraint: self.prefix.clone().map(Constraint::Starts),
+            constraint: self.prefix.as_ref().map(|p| p.ids(model)).transpose()?.map(Constraint::Starts),
             ..Beam::new(width)
         };
         search.check()?;

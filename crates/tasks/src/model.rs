@@ -8,6 +8,7 @@ use qkv_data::objective::{Frame, Normalisation};
 use qkv_decode::Defaults;
 use qkv_model::spec::{Head, Input, Shape, Spec};
 use qkv_model::{CausalLm, Pretrained};
+use qkv_nn::device;
 use qkv_text::{GgufVocab, Tokenizer};
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub struct TextModel {
 impl TextModel {
     /// Loads a run, a Hugging Face directory, or a safetensors, PyTorch or GGUF file.
     pub fn load(path: &Path) -> Result<Self> {
-        Self::load_on(path, &Device::flex())
+        Self::load_on(path, &device::default())
     }
 
     /// The same, onto a device (with gradients, where it is to learn).
@@ -55,6 +56,15 @@ impl TextModel {
         Ok(Self { path, network, defaults, warnings, tokenizer })
     }
 
+    /// A network that is under way, which nothing stands beside yet.
+    pub fn in_training(path: &Path, network: Pretrained, tokenizer: Option<Tokenizer>) -> Result<Self> {
+        let place = path.display().to_string();
+        let none = || Error::new(&place, "this network reads no text", "");
+        let defaults = Defaults::of(&place, &Default::default(), network.config.map())?;
+        let tokenizer = tokenizer.ok_or_else(none);
+        Ok(Self { path: path.to_path_buf(), network, defaults, warnings: vec![], tokenizer })
+    }
+
     /// What it is.
     pub fn spec(&self) -> &Spec {
         self.network.spec()
@@ -74,6 +84,7 @@ impl TextModel {
     pub fn task(&self) -> Option<Task> {
         let spec = self.spec();
         Some(match (&spec.head, &spec.input) {
+            // A discriminator is a step on the way to another head; nobody asks it anything.
             (Head::None | Head::Pool | Head::Detect { .. }, _) => return None,
             (Head::Classify { .. }, Input::Patches { .. }) => Task::Image,
             (Head::Classify { .. }, _) => Task::Classify,

@@ -5,14 +5,12 @@
 //! `[out, r]`. Where a family keeps queries, keys and values in one matrix (GPT-2), their adapters become one:
 //! A's are stacked, B's stand on a diagonal, and α grows with the rank so that `α/r` stays.
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::Tensor;
 use qkv_base::{Error, Kind, Result};
 use qkv_model::count::{self, Parameter};
 use qkv_model::families::LinearLayout;
 use qkv_model::pretrained::{Values, fill};
 use qkv_model::{Pretrained, Transformer};
-use qkv_nn::LoraSize;
+use qkv_nn::{LoraSize, walk};
 use qkv_weights::{Checkpoint, Dtype, Slot, save_safetensors, write_atomically};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,13 +106,13 @@ fn short(chosen: &BTreeSet<String>, modules: &BTreeSet<&str>) -> BTreeSet<String
 }
 
 fn task_type(it: &Pretrained) -> Value {
-    use qkv_model::families::Task;
-    match Task::of(&it.spec().head) {
-        Task::Classify => "SEQ_CLS".into(),
-        Task::Tag => "TOKEN_CLS".into(),
-        Task::Answer => "QUESTION_ANS".into(),
-        Task::Language if it.spec().encoder().is_some() => "SEQ_2_SEQ_LM".into(),
-        Task::Language => "CAUSAL_LM".into(),
+    use qkv_model::families::HeadKind;
+    match HeadKind::of(&it.spec().head) {
+        HeadKind::Classify => "SEQ_CLS".into(),
+        HeadKind::Tag => "TOKEN_CLS".into(),
+        HeadKind::Answer => "QUESTION_ANS".into(),
+        HeadKind::Language if it.spec().encoder().is_some() => "SEQ_2_SEQ_LM".into(),
+        HeadKind::Language => "CAUSAL_LM".into(),
         _ => Value::Null,
     }
 }
@@ -153,26 +151,13 @@ fn stacked(slot: &Slot, values: &Values, shapes: &BTreeMap<String, Vec<usize>>) 
 
 /// The paths of the parameters that learn, adapters left out.
 fn learning(model: &Transformer) -> BTreeSet<String> {
-    struct Walk {
-        path: Vec<String>,
-        found: BTreeSet<String>,
-    }
-    impl ModuleVisitor for Walk {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
+    let mut found = BTreeSet::new();
+    walk(model, |p| {
+        if p.learns() && !p.path().contains(".lora.") {
+            found.insert(p.path().to_string());
         }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            if param.val().is_require_grad() {
-                self.found.insert(self.path.join("."));
-            }
-        }
-    }
-    let mut walk = Walk { path: vec![], found: BTreeSet::new() };
-    model.visit(&mut walk);
-    walk.found.into_iter().filter(|p| !p.contains(".lora.")).collect()
+    });
+    found
 }
 
 /// Puts the adapter in `dir` around the layers of a network, and the parameters that learnt whole in their places.

@@ -1,6 +1,8 @@
 //! `qkv data`: corpora that qkv makes itself, and a look at data before any training.
 
 mod check;
+mod files;
+mod form;
 mod make;
 
 use crate::cli::fail::Fail;

@@ -1,9 +1,11 @@
 //! `qkv evaluate`: the scores of a checkpoint on data, by what its head can answer.
 
 use super::fail::Fail;
+use super::flags::{BeamArgs, ChainArgs};
 use super::input::{columns, model_or_newest};
 use super::terminal::say;
 use qkv::{Evaluate, Evaluated, Judged, Metric, Scores, evaluate};
+use qkv_tasks::Writing;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -50,6 +52,10 @@ pub(crate) struct Args {
     /// One line of JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    chain: ChainArgs,
+    #[command(flatten)]
+    beam: BeamArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
@@ -59,6 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         examples: args.examples,
         length: args.length,
         prefix: args.prefix.clone(),
+        writing: Writing { chain: args.chain.options(), beam: args.beam.options()? },
         compare: args.compare.clone(),
         threads: args.threads,
     };

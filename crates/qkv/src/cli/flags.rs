@@ -2,8 +2,7 @@
 
 use super::fail::Fail;
 use qkv_decode::{Chain, Pick};
-use qkv_tasks::TextModel;
-use qkv_tasks::chain::{BeamOptions, ChainOptions, ids};
+use qkv_tasks::chain::{BeamOptions, ChainOptions, Prefix, ids};
 use qkv_tasks::generate::{Generation, Search, Traced};
 
 /// How rows of logits are bent and tokens are picked.
@@ -112,7 +111,7 @@ pub(crate) struct BeamArgs {
 
 impl BeamArgs {
     /// The same as the library's options.
-    pub(crate) fn options(&self, model: &TextModel) -> Result<BeamOptions, Fail> {
+    pub(crate) fn options(&self) -> Result<BeamOptions, Fail> {
         Ok(BeamOptions {
             width: self.beam,
             length_penalty: self.length_penalty,
@@ -124,8 +123,8 @@ impl BeamArgs {
             diversity: self.diversity,
             coverage: self.coverage,
             prefix: match (&self.prefix, &self.prefix_ids) {
-                (Some(text), _) => Some(model.tokenizer()?.encode_target(text, false)?.ids),
-                (None, Some(list)) => Some(ids(list)?),
+                (Some(text), _) => Some(Prefix::Text(text.clone())),
+                (None, Some(list)) => Some(Prefix::Ids(ids(list)?)),
                 (None, None) => None,
             },
         })

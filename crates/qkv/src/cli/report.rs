@@ -5,6 +5,7 @@ use super::show::Show;
 use super::terminal::say;
 use qkv::{Ended, Judged, Outcome, Run, Task};
 use qkv_metric::human_duration;
+use qkv_tasks::sheet::{self, Given};
 use std::path::Path;
 use std::time::Duration;
 
@@ -77,16 +78,10 @@ fn next(task: Task, run: &Path, samples: &[Judged]) -> Option<String> {
     let plain = |text: &&str| text.len() < 100 && !text.contains(['"', '\\', '$', '`', '!', '\n']);
     let sample = samples.first().map(|j| j.source.as_str()).filter(plain);
     let sample = sample.map_or("TEXT".into(), |text| format!("\"{text}\""));
-    let (verb, what) = match task {
-        Task::Translate => ("translate", sample.as_str()),
-        Task::NextToken => ("generate", sample.as_str()),
-        Task::Classify => ("classify", sample.as_str()),
-        Task::ClassifyPair => ("classify", "--pair TEXT TEXT"),
-        Task::Tag => ("tag", sample.as_str()),
-        Task::Masked => ("fill", "\"TEXT with a [MASK]\""),
-        Task::Answer => ("answer", "--context TEXT --question TEXT"),
-        Task::Image => ("image", "FILE"),
-        Task::SpanCorruption | Task::Denoise => return None,
+    let (verb, given) = sheet::of(task).verb?;
+    let what = match given {
+        Given::Text => sample.as_str(),
+        Given::Words(words) => words,
     };
     Some(format!("ask it: qkv {verb} {} {what}", run.display()))
 }

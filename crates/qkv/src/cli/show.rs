@@ -2,8 +2,8 @@
 
 use qkv_base::Error;
 use qkv_metric::{Eta, Status, curve};
-use qkv_train::memory;
-use qkv_train::observe::{Event, Observer, StepReport};
+use qkv_runs::memory;
+use qkv_runs::observe::{Event, Observer, StepReport};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -145,7 +145,18 @@ mod tests {
 
     fn told(step: u64) -> StepReport {
         let (loss, rate, norm) = (9.0 / step as f32, 1e-3, 0.5);
-        StepReport { step, steps: 99, loss, rate, norm, tokens: 10, step_tokens: 10, took: 0.5, seconds: 1.0 }
+        StepReport {
+            step,
+            steps: 99,
+            loss,
+            objective: loss,
+            rate,
+            norm,
+            tokens: 10,
+            step_tokens: 10,
+            took: 0.5,
+            seconds: 1.0,
+        }
     }
 
     #[test]

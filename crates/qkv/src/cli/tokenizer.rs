@@ -3,6 +3,7 @@
 mod compare;
 mod decode;
 mod encode;
+mod flags;
 mod learn;
 mod source;
 

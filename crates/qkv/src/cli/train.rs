@@ -7,10 +7,10 @@ use super::show::Show;
 use super::signals::asked_to_stop;
 use super::terminal::say;
 use qkv::Recipe;
+use qkv_runs::recipe;
+use qkv_runs::session;
+use qkv_tasks::Metric;
 use qkv_tasks::locate;
-use qkv_train::recipe;
-use qkv_train::score::Metric;
-use qkv_train::session;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:

@@ -8,8 +8,8 @@ mod translate;
 
 use crate::cli::fail::Fail;
 use crate::cli::input::not_zero;
-use burn::tensor::Device;
 use qkv_model::{Pretrained, Spec, Transformer};
+use qkv_nn::device;
 use std::path::Path;
 
 #[derive(clap::Args)]
@@ -51,8 +51,8 @@ struct Subject<'a, F> {
 impl<F: FnOnce() -> Spec> Subject<'_, F> {
     fn load(self) -> Result<Transformer, Fail> {
         match self.model {
-            Some(path) => Ok(Pretrained::load(&qkv_tasks::locate::model_of(path), &Device::flex())?.model),
-            None => Ok(Transformer::new(&(self.spec)(), 0, &Device::flex())?),
+            Some(path) => Ok(Pretrained::load(&qkv_tasks::locate::model_of(path), &device::default())?.model),
+            None => Ok(Transformer::new(&(self.spec)(), 0, &device::default())?),
         }
     }
 }

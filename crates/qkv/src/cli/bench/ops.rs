@@ -5,16 +5,16 @@
 //! backward at a third of the forward's rate is a backward that costs twice the forward. The gradient is that of
 //! `Σ out·direction`, whose product and sum are timed with both: they dampen the ratio where the operation is cheap.
 
+mod calls;
+
 use super::median;
 use crate::cli::fail::Fail;
 use crate::cli::terminal::say;
-use burn::tensor::{Device, Tensor};
-use qkv_kernels::registry::{Case, Op, Work};
-use qkv_kernels::{ALL, Key, plain};
+use calls::{forward, forward_backward, inputs, seconds};
+use qkv_kernels::registry::{Op, Work};
+use qkv_kernels::{ALL, plain};
 use qkv_train::on_threads;
 use serde::Serialize;
-use std::hint::black_box;
-use std::time::Instant;
 
 #[derive(clap::Args)]
 #[command(after_help = "Rates count the work of one forward pass, in both columns.
@@ -144,43 +144,5 @@ impl Pair {
         let (kernel_s, plain_s) = (median(kernel), median(stock));
         let rate = |seconds: f64| work / seconds / 1e9;
         Self { kernel_s, plain_s, kernel_rate: rate(kernel_s), plain_rate: rate(plain_s), ratio: plain_s / kernel_s }
-    }
-}
-
-/// Seconds of one call: a short one is repeated until the clock can tell.
-fn seconds(repeats: usize, call: impl Fn()) -> f64 {
-    let start = Instant::now();
-    (0..repeats).for_each(|_| call());
-    start.elapsed().as_secs_f64() / repeats as f64
-}
-
-/// The same random inputs for every run.
-fn inputs(name: &str, case: &Case) -> Vec<Vec<f32>> {
-    let key = Key::new(1, 0, 0).named(name);
-    let input = |(i, &n): (usize, &usize)| {
-        let normals = key.child(i as u64).normals(n);
-        normals.into_iter().map(|v| v * case.spread).collect()
-    };
-    case.sizes.iter().enumerate().map(input).collect()
-}
-
-/// The operation alone, outside of any graph.
-fn forward<'a>(case: &'a Case, values: &[Vec<f32>]) -> impl Fn() + 'a {
-    let device = Device::flex();
-    let inputs: Vec<_> = values.iter().map(|x| Tensor::<1>::from_floats(x.as_slice(), &device)).collect();
-    move || {
-        black_box((case.run)(&inputs));
-    }
-}
-
-/// The operation in a graph, its output weighed in a random direction, and the gradient of every input.
-fn forward_backward<'a>(case: &'a Case, values: &[Vec<f32>]) -> impl Fn() + 'a {
-    let device = Device::flex().autodiff();
-    let inputs: Vec<_> =
-        values.iter().map(|x| Tensor::<1>::from_floats(x.as_slice(), &device).require_grad()).collect();
-    let [n] = (case.run)(&inputs).dims();
-    let direction = Tensor::<1>::from_floats(Key::new(1, 0, 1).normals(n).as_slice(), &device);
-    move || {
-        black_box(((case.run)(&inputs) * direction.clone()).sum().backward());
     }
 }

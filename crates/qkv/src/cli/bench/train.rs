@@ -1,99 +1,23 @@
-//! `qkv bench train`: one full training step on random data, the shapes and the fields of the PyTorch benchmark.
-//!
-//! `gpt`: pre-norm, GELU-tanh, learned positions, an output matrix of its own. `pair`: post-norm encoder and decoder,
-//! ReLU, sinusoidal positions, one table for everything. Dropout off; AdamW at 3e-4.
+//! `qkv bench train`: the training step itself on random data, the shapes and the fields of the PyTorch benchmark.
+//! AdamW at 3e-4.
+
+mod shape;
+
+pub(crate) use shape::Args;
 
 use super::median;
 use crate::cli::fail::Fail;
+use crate::cli::input::not_zero;
 use crate::cli::terminal::say;
-use burn::tensor::{Device, Tensor};
-use clap::ValueEnum;
-use qkv_kernels::{Activation, CrossEntropy, Ids, Key, cross_entropy};
-use qkv_model::spec::{Dropout, Head, InitScheme, Output, Position, Shape, Stack};
-use qkv_model::{CausalLm, Seq2Seq, Spec, Tokens, Transformer, count, presets};
-use qkv_nn::Cx;
-use qkv_nn::position::Waves;
-use qkv_train::{Optimizer, Settings, on_threads, refuse_unreached};
+use qkv_model::{Transformer, count};
+use qkv_nn::device;
+use qkv_runs::memory;
+use qkv_train::guard::Guard;
+use qkv_train::step::{StepParams, learn};
+use qkv_train::{Optimizer, Settings, on_threads};
 use serde::Serialize;
+use shape::Kind;
 use std::time::Instant;
-
-#[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  qkv bench train --shape gpt\n  qkv bench train --shape pair --layers 3 --width 256 --heads 8 --context 64 --batch 16 --vocab 8000 --json"
-)]
-pub(crate) struct Args {
-    /// Which network
-    #[arg(long, value_enum, default_value = "gpt")]
-    shape: Kind,
-    /// Blocks (of each stack)
-    #[arg(long, default_value_t = 6)]
-    layers: usize,
-    /// Width of the residual stream
-    #[arg(long, default_value_t = 384)]
-    width: usize,
-    /// Attention heads
-    #[arg(long, default_value_t = 6)]
-    heads: usize,
-    /// Tokens of each row (on each side of a pair)
-    #[arg(long, default_value_t = 256)]
-    context: usize,
-    /// Rows
-    #[arg(long, default_value_t = 8)]
-    batch: usize,
-    /// Vocabulary
-    #[arg(long, default_value_t = 4096)]
-    vocab: usize,
-    /// Steps that are measured, after three that are not
-    #[arg(long, default_value_t = 8)]
-    steps: usize,
-    /// Threads; 0: one for each core
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
-    /// Run burn's own operations (every kernel's plain twin) instead of the kernels
-    #[arg(long)]
-    plain: bool,
-    /// One line of JSON, with the fields of the PyTorch benchmark
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Kind {
-    /// decoder only
-    Gpt,
-    /// encoder and decoder
-    Pair,
-}
-
-impl Args {
-    /// The same wiring as the PyTorch side.
-    fn spec(&self) -> Spec {
-        let inner = 4 * self.width;
-        match self.shape {
-            Kind::Gpt => Spec {
-                head: Head::Language { output: Output::Own, bias: false },
-                dropout: Dropout::default(),
-                init: InitScheme::Torch,
-                ..presets::gpt2(self.vocab, self.width, self.layers, self.heads, self.context)
-            },
-            Kind::Pair => {
-                let stack = Stack::new(self.layers, self.heads, inner, Activation::Relu);
-                Spec {
-                    shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
-                    position: Position::Sinusoidal { max: self.context, waves: Waves::Halves },
-                    dropout: Dropout::default(),
-                    ..presets::paper(self.vocab, self.width, self.layers, self.heads, inner)
-                }
-            }
-        }
-    }
-
-    /// Random ids, the same for the same seed.
-    fn ids(&self, place: u64) -> Vec<u32> {
-        let key = Key::new(0, 0, place);
-        (0..(self.batch * self.context) as u64).map(|i| key.word(i) % self.vocab.max(1) as u32).collect()
-    }
-}
 
 #[derive(Serialize)]
 struct Report {
@@ -109,11 +33,7 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    for (name, value) in [("batch", args.batch), ("context", args.context), ("steps", args.steps)] {
-        if value == 0 {
-            return Err(Fail::usage(format!("--{name} must not be 0"), "use 1 or more"));
-        }
-    }
+    not_zero(&[("batch", args.batch), ("context", args.context), ("steps", args.steps)])?;
     args.spec().check()?;
     let report = on_threads(args.threads, || match args.plain {
         true => qkv_kernels::plain(|| measure(args)),
@@ -138,30 +58,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 
 /// Three steps to warm up, then the measured ones.
 fn measure(args: &Args) -> Result<Report, Fail> {
-    let mut model = Transformer::new(&args.spec(), 0, &Device::flex().autodiff())?;
-    let mut optimizer = Optimizer::new(Settings::default());
-    let ids = |place| Tokens::new(Ids::new(args.ids(place), args.batch));
-    let (input, source) = (ids(1), ids(2));
-    let targets: Vec<i64> = args.ids(3).into_iter().map(i64::from).collect();
-    let objective = CrossEntropy::mean(targets);
+    let mut model = Transformer::new(&args.spec(), 0, &device::default().autodiff())?;
+    let (mut optimizer, mut guard) = (Optimizer::new(Settings::default()), Guard::default());
+    let batches = [args.data()];
     let (mut times, mut loss) = (vec![], f32::NAN);
-    for step in 0..3 + args.steps {
+    for step in 1..=3 + args.steps as u64 {
         let start = Instant::now();
-        let cx = &mut Cx::train(0, step as u64);
-        let logits = match args.shape {
-            Kind::Gpt => model.logits(&input, cx)?,
-            Kind::Pair => {
-                let memory = model.encode(&source, cx)?;
-                model.decode(&input, &memory, cx)?
-            }
-        };
-        let value = cross_entropy(flat(logits), &objective);
-        loss = value.clone().into_scalar::<f32>();
-        let grads = value.backward();
-        if step == 0 {
-            refuse_unreached(&model, &grads).map_err(|e| Fail::failed("gradients", &e, e.hint()))?;
-        }
-        (model, _) = optimizer.step(model, grads, 3e-4);
+        let params = StepParams { seed: 0, step, rate: 3e-4, smoothing: 0.0, recompute: false };
+        let (next, outcome) = learn(model, &mut optimizer, &batches, params, &mut guard)?;
+        (model, loss) = (next, outcome.loss);
         times.push(start.elapsed().as_secs_f64());
     }
     let times = times.split_off(3);
@@ -176,20 +81,6 @@ fn measure(args: &Args) -> Result<Report, Fail> {
         best_step_s: times.iter().copied().fold(f64::INFINITY, f64::min),
         tokens_per_s: tokens as f64 / middle,
         loss,
-        peak_rss_mb: peak_rss_mb(),
+        peak_rss_mb: memory::peak().map_or(f64::NAN, |bytes| bytes as f64 / f64::from(1 << 20)),
     })
-}
-
-/// `[B, T, V]` → `[B·T, V]`
-fn flat(logits: Tensor<3>) -> Tensor<2> {
-    let [b, t, v] = logits.dims();
-    logits.reshape([b * t, v])
-}
-
-/// The most memory the process has held, as the system counts it; NaN where it does not say.
-fn peak_rss_mb() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib =
-        status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
-    kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }

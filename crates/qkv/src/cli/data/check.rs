@@ -1,49 +1,14 @@
 //! `qkv data check`: rows, lengths, labels, and everything that would spoil a training, before it starts.
 
+use super::form::{FirstRow, Form, format, header};
 use crate::cli::fail::Fail;
 use crate::cli::input;
 use crate::cli::terminal::say;
 use qkv_data::builtin::{self, Split};
-use qkv_data::readers::{BadRows, Documents, Header, LabelColumn};
-use qkv_data::{Against, Corpus, Format, Level, Reader, Report, Side, Task, Tokenize, check};
+use qkv_data::readers::BadRows;
+use qkv_data::{Against, Corpus, Level, Reader, Report, Side, Task, Tokenize, check};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Form {
-    /// separated by commas
-    Csv,
-    /// separated by tabs
-    Tsv,
-    /// an object a line
-    Jsonl,
-    /// text, blank lines between documents
-    Text,
-    /// text, a document a line
-    Lines,
-    /// text, a document a file
-    Files,
-    /// a word and its tag a line
-    Conll,
-    /// SQuAD's JSON
-    Squad,
-    /// a folder with a subfolder of pictures for each class
-    Folder,
-    /// MNIST's files
-    Idx,
-    /// a table of pixel values, the label first
-    DigitsFirst,
-    /// a table of pixel values, the label last
-    DigitsLast,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum FirstRow {
-    /// the first row names the columns
-    Yes,
-    /// the first row is data
-    No,
-}
 
 #[derive(clap::Args)]
 #[command(after_help = "Exit code: 0 training can start, 1 it cannot, 2 the data could not be read.
@@ -165,11 +130,7 @@ fn read(args: &Args, task: Option<Task>) -> Result<Data, Fail> {
         reader = reader.column(field, name)?;
     }
     reader.format = args.format.map(format);
-    reader.header = match args.header {
-        None => Header::Detect,
-        Some(FirstRow::Yes) => Header::Yes,
-        Some(FirstRow::No) => Header::No,
-    };
+    reader.header = header(args.header);
     reader.bad_rows = if args.skip_bad_rows { BadRows::Skip } else { BadRows::Refuse };
     let mut notes = vec![];
     let mut open = |file: &String| -> Result<(Arc<dyn Corpus>, usize), Fail> {
@@ -186,21 +147,4 @@ fn read(args: &Args, task: Option<Task>) -> Result<Data, Fail> {
         }
     }
     Ok(Data { train, others, task, bad_rows, notes })
-}
-
-fn format(form: Form) -> Format {
-    match form {
-        Form::Csv => Format::Csv,
-        Form::Tsv => Format::Tsv,
-        Form::Jsonl => Format::JsonLines,
-        Form::Text => Format::Text(Documents::Paragraphs),
-        Form::Lines => Format::Text(Documents::Lines),
-        Form::Files => Format::Text(Documents::Files),
-        Form::Conll => Format::Conll,
-        Form::Squad => Format::Squad,
-        Form::Folder => Format::Folder(None),
-        Form::Idx => Format::Idx { labels: None },
-        Form::DigitsFirst => Format::Digits { label: LabelColumn::First, size: None },
-        Form::DigitsLast => Format::Digits { label: LabelColumn::Last, size: None },
-    }
 }

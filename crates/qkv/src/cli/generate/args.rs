@@ -73,7 +73,7 @@ impl Args {
             return Err(Fail::usage(what, "leave out --beam and --n, or --contrastive"));
         }
         let searched = self.contrastive.is_none() && (asked || !drawn && self.n == 1);
-        let beam = if searched { self.beam.options(model)?.search(model, 1)? } else { None };
+        let beam = if searched { self.beam.options()?.search(model, 1)? } else { None };
         refuse_drawn_beam(&chain, beam.is_some())?;
         let search = match (self.contrastive, beam) {
             (Some(k), _) => Search::Contrastive(Contrastive { k, alpha: self.alpha }),

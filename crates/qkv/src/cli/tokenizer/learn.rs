@@ -1,14 +1,15 @@
 //! `qkv tokenizer train`: a tokenizer from files, or from a corpus that qkv makes itself.
 
-pub(crate) use super::source::Args;
+pub(crate) use super::flags::Args;
 
-use super::source::{lines, spec};
+use super::flags::spec;
+use super::source::lines;
 use crate::cli::fail::Fail;
 use crate::cli::terminal::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use qkv::inspect::numbers::{bytes, grouped};
+use qkv_runs::memory;
 use qkv_text::{Kind, Progress, TrainSpec, Trained, train};
-use qkv_train::memory;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::Path;
