@@ -112,7 +112,7 @@ fn loss(it: &Pretrained, reference: &Value, cx: &mut Cx) -> Tensor<1> {
         _ if it.spec().patches().is_some() => {
             ce(model.answer_image(inputs.pixels(model).unwrap(), cx).unwrap(), list("labels"))
         }
-        // Binary cross-entropy, softplus(x) − y·x, over what is no padding.
+        // Binary cross-entropy, softplus(x) − y·x, over what is not padding.
         (Head::Detect { .. }, ..) => {
             let x: Tensor<1> = model.answer(&inputs.tokens().unwrap(), cx).unwrap().flatten(0, 2);
             let real: Vec<f32> = inputs.attention_mask.iter().flatten().flatten().map(|m| *m as f32).collect();

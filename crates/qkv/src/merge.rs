@@ -52,7 +52,8 @@ pub fn merge(model: impl AsRef<Path>, adapter: impl AsRef<Path>, out: impl AsRef
 pub(crate) fn base_of(adapter: &Path) -> Result<PathBuf> {
     let file = adapter.join("adapter_config.json");
     let fail = |what: String, hint: &str| Error::new(file.display().to_string(), what, hint);
-    let bytes = std::fs::read(&file).map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?"))?;
+    let bytes = std::fs::read(&file)
+        .map_err(|e| Error::read(file.display().to_string(), &e, "is this a directory of PEFT's?"))?;
     let config: serde_json::Value =
         serde_json::from_slice(&bytes).map_err(|e| fail(format!("is not JSON: {e}"), "is it whole?"))?;
     let name = config["base_model_name_or_path"].as_str().unwrap_or_default();

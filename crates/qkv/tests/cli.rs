@@ -103,6 +103,32 @@ fn a_closed_pipe_is_no_error() {
     }
 }
 
+/// Exit codes follow the kind of an error: a full disk and a limit on the size of files are failures (1), a place that was
+/// named wrongly is bad input (2), and so is a wrong word. 130 after Ctrl-C is tested where programs run long enough.
+#[test]
+#[cfg(target_os = "linux")]
+fn exit_codes_follow_the_kind_of_the_error() {
+    for args in ["inspect --preset gpt2", "data make facts --n 2000", "data make facts --n 3 --json"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device that is always full");
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_qkv"));
+        let done = command.args(args.split(' ')).stdout(full).output().expect("qkv ends");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(1), "{args}: {said}");
+        assert!(said.contains("error: stdout: No space left on device") && said.contains("hint: "), "{args}: {said}");
+    }
+    // No file may grow beyond 1 KiB.
+    let dir = tempfile::tempdir().expect("a directory");
+    let done = std::process::Command::new("bash")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" data make facts --n 2000 --out \"$1\""])
+        .args([std::ffi::OsStr::new(env!("CARGO_BIN_EXE_qkv")), dir.path().join("f.jsonl").as_os_str()])
+        .output()
+        .expect("qkv ends");
+    assert_eq!(done.status.code(), Some(1), "{}", String::from_utf8_lossy(&done.stderr));
+    for args in ["data make facts --n 3 --out /nowhere/at/all.tsv", "inspect /nowhere/at/all", "inspect --nothing"] {
+        qkv(args).assert().code(2);
+    }
+}
+
 #[test]
 fn an_unknown_level_of_vectors_is_refused() {
     let out = qkv("inspect").env("QKV_SIMD", "fast").assert().code(2);

@@ -54,7 +54,7 @@ impl Trainable for Transformer {
         } else if batch.memory_length > 0 {
             let memory =
                 self.encode(&padded(&batch.memory, batch.rows, &batch.memory_lengths, batch.memory_mask()), cx)?;
-            // Padding stands after the text and is no target: a writer never sees it.
+            // Padding stands after the text and is not a target: a writer never sees it.
             self.decode(&Tokens::new(Ids::new(batch.ids.clone(), batch.rows)), &memory, cx)?
         } else if self.decoder.is_some() {
             write(self, batch, cx)?

@@ -31,7 +31,7 @@ impl Normalisation {
             Ok(bytes) => serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes))
                 .map_err(|e| Error::new(&place, format!("is not JSON: {e}"), "is the file whole?"))?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::vit(channels)),
-            Err(e) => return Err(Error::new(place, e.to_string(), "may it be read?")),
+            Err(e) => return Err(Error::read(place, &e, "may it be read?")),
         };
         Self::of(&place, &config, channels)
     }

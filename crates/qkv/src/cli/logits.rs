@@ -40,7 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let mut inputs = match &args.inputs {
         Some(path) => {
             let place = path.display();
-            let bytes = std::fs::read(path).map_err(|e| Fail::usage(format!("{place}: {e}"), "is the path right?"))?;
+            let bytes =
+                std::fs::read(path).map_err(|e| qkv_base::Error::read(place.to_string(), &e, "is the path right?"))?;
             let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
             serde_json::from_slice(bytes)
                 .map_err(|e| Fail::usage(format!("{place}: {e}"), "see `qkv logits --help`"))?

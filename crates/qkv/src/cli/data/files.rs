@@ -57,7 +57,7 @@ pub(super) fn pictures(examples: impl Iterator<Item = Example>, out: &Path) -> R
     Ok(written)
 }
 
-/// A reader that has gone (`| head`) is no error.
+/// A reader that has gone (`| head`) is not an error.
 pub(super) fn cannot(place: &Path, error: &std::io::Error) -> Fail {
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);

@@ -8,6 +8,7 @@ use crate::cli::fail::Fail;
 use crate::cli::terminal::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use qkv::inspect::numbers::{bytes, grouped};
+use qkv_base::Error;
 use qkv_runs::memory;
 use qkv_text::{Kind, Progress, TrainSpec, Trained, train};
 use serde_json::json;
@@ -47,17 +48,17 @@ fn door(out: &Path) -> Result<(), Fail> {
     let parent = if is_file(out) { out.parent() } else { Some(out) }.filter(|p| !p.as_os_str().is_empty());
     let Some(parent) = parent else { return Ok(()) };
     let cannot = |e: std::io::Error| {
-        Fail::usage(format!("{}: {e}", parent.display()), "name a directory that can be made and written to")
+        Error::write(parent.display().to_string(), &e, "name a directory that can be made and written to")
     };
-    std::fs::create_dir_all(parent).map_err(cannot)
+    Ok(std::fs::create_dir_all(parent).map_err(cannot)?)
 }
 
 fn save(trained: &Trained, out: &Path) -> Result<(), Fail> {
     if !is_file(out) {
         return Ok(trained.tokenizer.save(out)?);
     }
-    let cannot = |e: std::io::Error| Fail::failed(&out.display().to_string(), e, "is the disk full?");
-    std::fs::write(out, trained.tokenizer.to_json()?).map_err(cannot)
+    let cannot = |e: std::io::Error| Error::write(out.display().to_string(), &e, "is the disk full?");
+    Ok(std::fs::write(out, trained.tokenizer.to_json()?).map_err(cannot)?)
 }
 
 fn tell(args: &Args, spec: &TrainSpec, trained: &Trained, seconds: f64) -> Result<(), Fail> {
