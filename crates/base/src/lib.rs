@@ -2,11 +2,12 @@
 //! name to a mistyped one, and the one list of tasks.
 
 mod error;
+pub mod format;
 mod names;
 pub mod random;
 mod task;
 
-pub use error::{Error, Result};
+pub use error::{Error, Kind, Result};
 pub use names::nearest;
 pub use random::Key;
 pub use task::Task;

@@ -149,7 +149,7 @@ impl Example {
         }
     }
 
-    /// Does the answer stand in the context where it is said to? True for an example that is no question, and for a
+    /// Does the answer stand in the context where it is said to? True for an example that is not a question, and for a
     /// question without an answer.
     ///
     /// ```
@@ -239,7 +239,7 @@ mod tests {
             *start = 2; // inside the two bytes of é
         }
         assert!(!question.answer_stands());
-        assert!(Example::question("c", "q", "").answer_stands(), "no answer is no wrong answer");
+        assert!(Example::question("c", "q", "").answer_stands(), "no answer is not a wrong answer");
     }
 
     #[test]

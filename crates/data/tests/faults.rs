@@ -71,7 +71,7 @@ fn nothing_to_learn_from() {
     ");
     let file = File::new("a.jsonl", "{\n[]\n");
     assert_snapshot!(file.message(&file.skipping(Task::NextToken).unwrap_err()), @r"
-    a.jsonl: 0 examples after filtering (2 dropped: bad rows; the first: a.jsonl:1, column 1: no JSON: EOF while parsing an object)
+    a.jsonl: 0 examples after filtering (2 dropped: bad rows; the first: a.jsonl:1, column 1: not JSON: EOF while parsing an object)
     hint: is this the right format and task?
     ");
     let rows: Vec<Example> = (0..3).map(|_| Example::question("a", "q ".repeat(40), "a")).collect();
@@ -151,7 +151,7 @@ fn one_bad_line_among_many() {
     text.insert_str(17 * 12_344, "{\"text\": fine}\n");
     let file = File::new("a.jsonl", text);
     assert_snapshot!(file.refused(Task::NextToken), @r"
-    a.jsonl:12345, column 11: no JSON: expected ident
+    a.jsonl:12345, column 11: not JSON: expected ident
     hint: one whole object a line; or skip bad rows
     ");
     let opened = file.skipping(Task::NextToken).unwrap();

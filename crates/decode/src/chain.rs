@@ -12,15 +12,15 @@ use qkv_base::{Error, Result, nearest};
 use crate::pick::{PICKS, Pick, PickState, Picked};
 use crate::row::Row;
 use crate::trace::Stage;
-use crate::transform::{STEPS, Said, Sheet, Step, Transform, Value};
+use crate::transform::{History, STEPS, Sheet, Step, Transform, Value};
 
 /// Steps in their order, and the pick.
 ///
 /// ```
-/// use qkv_decode::{Chain, Row, Said};
+/// use qkv_decode::{Chain, Row, History};
 /// let chain: Chain = "top_k 2, temperature 0.5, greedy".parse().unwrap();
 /// let mut row = Row::of(&[1.0, 3.0, 2.0]).unwrap();
-/// let (picked, _) = chain.choose(&mut row, &Said::default(), chain.pick.start()).unwrap();
+/// let (picked, _) = chain.choose(&mut row, &History::default(), chain.pick.start()).unwrap();
 /// assert_eq!(picked.id, 1);
 /// assert_eq!(row.logits(), [f32::NEG_INFINITY, 6.0, 4.0]);
 /// assert_eq!(chain.to_string(), "top_k 2, temperature 0.5, greedy");
@@ -35,7 +35,7 @@ pub struct Chain {
 
 impl Chain {
     /// Runs the steps. A step that leaves no token possible is an error that names it.
-    pub fn apply(&self, row: &mut Row, said: &Said) -> Result<()> {
+    pub fn apply(&self, row: &mut Row, said: &History) -> Result<()> {
         for (i, step) in self.steps.iter().enumerate() {
             step.apply(row, said);
             self.alive(i, row)?;
@@ -44,7 +44,7 @@ impl Chain {
     }
 
     /// Runs the steps and tells, before the first and after each, the `top` best tokens and what was lost.
-    pub fn apply_traced(&self, row: &mut Row, said: &Said, top: usize) -> Result<Vec<Stage>> {
+    pub fn apply_traced(&self, row: &mut Row, said: &History, top: usize) -> Result<Vec<Stage>> {
         let mut stages = vec![Stage::first(row, top)];
         for (i, step) in self.steps.iter().enumerate() {
             let before = row.clone();
@@ -56,7 +56,7 @@ impl Chain {
     }
 
     /// Runs the steps and chooses a token by the key of `said`.
-    pub fn choose(&self, row: &mut Row, said: &Said, state: PickState) -> Result<(Picked, PickState)> {
+    pub fn choose(&self, row: &mut Row, said: &History, state: PickState) -> Result<(Picked, PickState)> {
         self.apply(row, said)?;
         self.pick.choose(row, said.key, state)
     }
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn an_emptied_row_names_the_step() {
         let mut row = Row::of(&[1.0, 2.0]).unwrap();
-        let error = chain("top_k 1, suppress 0|1, top_p 0.5").apply(&mut row, &Said::default()).unwrap_err();
+        let error = chain("top_k 1, suppress 0|1, top_p 0.5").apply(&mut row, &History::default()).unwrap_err();
         assert_eq!(error.to_string(), "chain, step 2, `suppress 0|1`: leaves no token possible");
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn temperature_before_and_after_top_p_keep_different_tokens() {
         let left = |text: &str| {
             let mut row = Row::of(&[0.5f32, 0.3, 0.15, 0.05].map(f32::ln)).unwrap();
-            chain(text).apply(&mut row, &Said::default()).unwrap();
+            chain(text).apply(&mut row, &History::default()).unwrap();
             row.alive().to_vec()
         };
         assert_eq!(left("top_p 0.6, temperature 4"), [0, 1]);
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn temperature_towards_zero_is_greedy() {
-        let key = |step| Said { key: qkv_base::Key::new(1, step, 0), ..Said::default() };
+        let key = |step| History { key: qkv_base::Key::new(1, step, 0), ..History::default() };
         for step in 0..100 {
             let logits: Vec<f32> = qkv_base::Key::new(2, step, 0).normals(30);
             let say = |text: &str| {
@@ -354,7 +354,7 @@ mod tests {
         ) {
             let Ok(mut row) = Row::of(&logits) else { return Ok(()) };
             let text = picks.iter().map(|i| STEPS[*i].example).collect::<Vec<_>>().join(", ");
-            let said = Said { generated: &said, ends: &[0], limit: Some(9), ..Said::default() };
+            let said = History { generated: &said, ends: &[0], limit: Some(9), ..History::default() };
             let chain = chain(&text);
             if let Ok((picked, _)) = chain.choose(&mut row, &said, chain.pick.start()) {
                 prop_assert!(row.alive().contains(&picked.id) && picked.probability > 0.0 && picked.probability <= 1.0 + 1e-9);

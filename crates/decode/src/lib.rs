@@ -22,6 +22,6 @@ pub use pick::{Pick, PickState, Picked};
 pub use preset::Preset;
 pub use row::{Row, Scale};
 pub use score::{TextScore, TokenScore, align, hard, score, score_pair};
-pub use search::{Ask, Beam, Constraint, Contrastive, Early, Heard, Length, Said1, Sequence, Tree};
+pub use search::{Ask, Beam, Constraint, Contrastive, EarlyStopping, Heard, LengthPenalty, Said1, Sequence, Tree};
 pub use stop::{End, StopText};
-pub use transform::{Said, Step, Transform};
+pub use transform::{History, Step, Transform};

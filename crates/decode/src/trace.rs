@@ -15,10 +15,10 @@ use crate::row::Row;
 /// A whole run.
 ///
 /// ```
-/// use qkv_decode::{Chain, Row, Said, trace::{TokenTrace, Trace}};
+/// use qkv_decode::{Chain, Row, History, trace::{TokenTrace, Trace}};
 /// let chain: Chain = "top_k 2, greedy".parse().unwrap();
 /// let mut row = Row::of(&[1.0, 3.0, 2.0]).unwrap();
-/// let said = Said::default();
+/// let said = History::default();
 /// let stages = chain.apply_traced(&mut row, &said, 5).unwrap();
 /// let (picked, _) = chain.pick.choose(&mut row, said.key, chain.pick.start()).unwrap();
 /// let mut trace = Trace::new(&chain);
@@ -299,14 +299,14 @@ tr.said { background: var(--said); font-weight: 600; }
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Chain, Said};
+    use crate::{Chain, History};
 
     /// p = 0.5, 0.25, 0.125, 0.125; texts with everything that could break a page.
     fn trace() -> Trace {
         let chain: Chain = "top_k 3, min_p 0.4, temperature 0.5, greedy".parse().unwrap();
         let mut row = Row::of(&[0.5f32, 0.25, 0.125, 0.0625, 0.0625].map(f32::ln)).unwrap();
-        let stages = chain.apply_traced(&mut row, &Said::default(), 4).unwrap();
-        let (picked, _) = chain.pick.choose(&mut row, Said::default().key, chain.pick.start()).unwrap();
+        let stages = chain.apply_traced(&mut row, &History::default(), 4).unwrap();
+        let (picked, _) = chain.pick.choose(&mut row, History::default().key, chain.pick.start()).unwrap();
         let mut trace = Trace::new(&chain);
         trace.tokens.push(TokenTrace { stages, picked, text: None });
         trace.name(|id| ["<b>", "\n&", "\u{1b}[2J", "d", "e"][id as usize].to_string());
@@ -372,7 +372,7 @@ token 1: "<b>" (0), probability 0.8000
             let logits = qkv_base::Key::new(4, step, 0).normals(200);
             let chain: Chain =
                 "repetition_penalty 1.3, top_k 50, typical 0.9, xtc 0.05 probability=0.5, top_p 0.9".parse().unwrap();
-            let said = Said { prompt: &[1, 2, 3], key: qkv_base::Key::new(4, step, 1), ..Said::default() };
+            let said = History { prompt: &[1, 2, 3], key: qkv_base::Key::new(4, step, 1), ..History::default() };
             let (mut plain, mut traced) = (Row::of(&logits).unwrap(), Row::of(&logits).unwrap());
             chain.apply(&mut plain, &said).unwrap();
             let stages = chain.apply_traced(&mut traced, &said, 10).unwrap();

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use qkv_base::Key;
-use qkv_decode::{Chain, Row, Said};
+use qkv_decode::{Chain, History, Row};
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
@@ -41,7 +41,7 @@ fn choosing_allocates_nothing() {
         let text: Vec<u32> = (0..500).map(|i| Key::new(1, 0, 0).below(i, 900) as u32).collect();
         for step in 0..20 {
             let logits = Key::new(2, step, 0).normals(5000);
-            let said = Said { prompt: &text, ends: &[0, 1], key: Key::new(3, step, 0), ..Said::default() };
+            let said = History { prompt: &text, ends: &[0, 1], key: Key::new(3, step, 0), ..History::default() };
             let before = COUNT.with(Cell::get);
             row.fill(&logits).unwrap();
             (_, state) = chain.choose(&mut row, &said, state).unwrap();

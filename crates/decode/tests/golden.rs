@@ -1,7 +1,7 @@
 //! transformers' own processors, and the lists that it builds from them, on 1,000 random rows each: the same tokens left on
 //! every row, and the same logits to 1e-5. `make_golden.py` made `golden.json`; the rows are drawn here from the same counter.
 
-use qkv_decode::{Chain, Preset, Row, Said};
+use qkv_decode::{Chain, History, Preset, Row};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -68,13 +68,13 @@ fn check(golden: &Golden, number: u64, case: &Case) {
     let (mut sums, mut sizes) = (vec![0.0; case.sums.len()], vec![0.0; case.sums.len()]);
     for r in 0..golden.rows {
         let drawn = draw(number, r);
-        let said = Said {
+        let said = History {
             prompt: &drawn.prompt,
             generated: &drawn.generated,
             encoder: Some(&drawn.encoder),
             ends: &golden.ends,
             limit: Some(golden.limit),
-            ..Said::default()
+            ..History::default()
         };
         row.fill(&drawn.logits).unwrap();
         let emptied = chain.apply(&mut row, &said).is_err();

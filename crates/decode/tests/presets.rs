@@ -2,7 +2,7 @@
 //! written down once more the way those tools work, on a list of candidates that is sorted and cut short, and run in the tools' order.
 
 use qkv_base::Key;
-use qkv_decode::{Preset, Row, Said};
+use qkv_decode::{History, Preset, Row};
 
 /// Candidates as the tools hold them.
 struct List(Vec<(u32, f64)>);
@@ -128,7 +128,7 @@ fn agree(preset: Preset, flags: &[&str], tool: impl Fn(&mut List, &[u32])) {
         let want = list.probabilities();
 
         let mut ours = Row::of(&logits).unwrap();
-        chain.apply(&mut ours, &Said { prompt: &said, ..Said::default() }).unwrap();
+        chain.apply(&mut ours, &History { prompt: &said, ..History::default() }).unwrap();
         let ids: Vec<u32> = list.0.iter().map(|c| c.0).collect();
         assert_eq!(ours.ranked(VOCABULARY), ids, "{preset}: {chain} on row {row}");
         let scale = ours.scale();
@@ -207,7 +207,7 @@ fn the_presets_differ() {
     let flags = ["temperature 3", "top_k 50", "top_p 0.6", "min_p 0"];
     let left = |preset: Preset| {
         let mut row = Row::of(&Key::new(9, 1, 0).normals(VOCABULARY)).unwrap();
-        preset.with(&flags).unwrap().apply(&mut row, &Said::default()).unwrap();
+        preset.with(&flags).unwrap().apply(&mut row, &History::default()).unwrap();
         row.alive().len()
     };
     assert!(left(Preset::Hf) > left(Preset::LlamaCpp));

@@ -1,7 +1,7 @@
 //! Greedy and beam sequences, with scores, of every generating reference checkpoint: what transformers found, we find.
 
 use burn::tensor::Device;
-use qkv_decode::search::{Beam, Early, Length, beam, sample};
+use qkv_decode::search::{Beam, EarlyStopping, LengthPenalty, beam, sample};
 use qkv_decode::{Ask, Chain, Engine, Network, Sequence};
 use qkv_model::{Pretrained, spec::Shape};
 use serde_json::Value;
@@ -103,8 +103,8 @@ fn beams_find_what_transformers_finds() {
         let n_best = said["n_best"].as_u64().unwrap() as usize;
         let how = Beam {
             n_best,
-            length: Length::Power(said["length_penalty"].as_f64().unwrap()),
-            early: Early::Full,
+            length: LengthPenalty::Power(said["length_penalty"].as_f64().unwrap()),
+            early: EarlyStopping::Full,
             ..Beam::new(said["num_beams"].as_u64().unwrap() as usize)
         };
         let skip = if reference.start.is_empty() { prompts[0].len() } else { 1 };
@@ -127,7 +127,7 @@ fn batches_beams_of_one_and_threads_change_nothing() {
         let greedy = reference.greedy(&prompts);
         let how = Beam { n_best: 2, ..Beam::new(3) };
         let beams = reference.beam(&prompts, &how);
-        let one = Beam { early: Early::Full, ..Beam::new(1) };
+        let one = Beam { early: EarlyStopping::Full, ..Beam::new(1) };
         for (i, prompt) in prompts.iter().enumerate() {
             let alone = std::slice::from_ref(prompt);
             assert_eq!(reference.greedy(alone)[0][0].ids, greedy[i][0].ids, "{family}, prompt {i}");

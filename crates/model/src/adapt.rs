@@ -92,11 +92,11 @@ fn check(layers: &[(String, &mut Linear)], targets: &[&str], size: LoraSize) -> 
         return Err(Error::new("lora.rank", "an adapter of rank 0 learns nothing", "use 1 or more, usually 4 to 64"));
     }
     if !(alpha.is_finite() && alpha > 0.0) {
-        let what = format!("{alpha} is no strength of an adapter");
+        let what = format!("{alpha} is not a strength of an adapter");
         return Err(Error::new("lora.alpha", what, "use a positive number, usually once or twice the rank"));
     }
     if !(0.0..1.0).contains(&dropout) {
-        let what = format!("{dropout} is no probability of dropping");
+        let what = format!("{dropout} is not a probability of dropping");
         return Err(Error::new("lora.dropout", what, "use 0 up to, but not, 1"));
     }
     let mut names: Vec<&str> = vec![];

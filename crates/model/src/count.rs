@@ -3,33 +3,16 @@
 
 use crate::spec::{Shape, Spec, Stack};
 use crate::{Error, Transformer};
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor};
+use burn::module::Module;
+use qkv_nn::{device, walk};
 
 pub use qkv_weights::Parameter;
 
 /// Every parameter of a module, in order, without initialising any.
 pub fn parameters<M: Module>(module: &M) -> Vec<Parameter> {
-    #[derive(Default)]
-    struct Walk {
-        path: Vec<String>,
-        found: Vec<Parameter>,
-    }
-    impl ModuleVisitor for Walk {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let shape = param.lazy_shape().dims::<D>().to_vec();
-            self.found.push(Parameter::new(self.path.join("."), shape));
-        }
-    }
-    let mut walk = Walk::default();
-    module.visit(&mut walk);
-    walk.found
+    let mut found = vec![];
+    walk(module, |p| found.push(Parameter::new(p.path(), p.shape())));
+    found
 }
 
 /// The weight of a network.
@@ -48,7 +31,7 @@ pub struct Count {
 impl Count {
     /// Counts the network of `spec`, with arithmetic for sequences of `length` tokens.
     pub fn of(spec: &Spec, length: usize) -> Result<Self, Error> {
-        let model = Transformer::new(spec, 0, &Device::flex())?;
+        let model = Transformer::new(spec, 0, &device::default())?;
         let parameters = parameters(&model);
         let products = |part: &str| -> f64 {
             let inside = |p: &&Parameter| p.path.starts_with(part) && p.path.ends_with(".weight") && is_product(p);

@@ -7,7 +7,7 @@
 //! Attention maps cost a pass of their own: the fused kernel never forms them, and the plain one adds in another order.
 //! So the answer is always the one that `generate` and training see, whatever else is asked for.
 
-use crate::families::Task;
+use crate::families::HeadKind;
 use crate::{Encoder, Error, Memory, Pretrained, Result, Seq2Seq, Tokens, Transformer, spec::Head};
 use burn::tensor::{Tensor, TensorData};
 use qkv_kernels::Ids;
@@ -231,7 +231,7 @@ fn pass(it: &Pretrained, inputs: &Inputs, mut taps: Taps) -> Result<Outputs> {
 }
 
 fn answer_name(it: &Pretrained, base: &str) -> String {
-    if Task::of(&it.spec().head) == Task::Base { base.into() } else { "logits".into() }
+    if HeadKind::of(&it.spec().head) == HeadKind::Base { base.into() } else { "logits".into() }
 }
 
 /// The embeddings, then each layer's output; `normed`: the last one after the final norm, if there is one.

@@ -109,7 +109,10 @@ impl Spec {
             Position::Rotary { theta, features, window_theta, .. } => {
                 for theta in std::iter::once(theta).chain(window_theta) {
                     ensure(theta.is_finite() && *theta > 0.0, "position.theta", || {
-                        (format!("{theta} is no base for frequencies"), "use a positive number, usually 10000".into())
+                        (
+                            format!("{theta} is not a base for frequencies"),
+                            "use a positive number, usually 10000".into(),
+                        )
                     })?;
                 }
                 for stack in [self.encoder(), self.decoder()].into_iter().flatten() {
@@ -174,7 +177,10 @@ impl Spec {
         let all = [("input", input), ("hidden", hidden), ("attention", attention), ("inner", inner), ("head", head)];
         for (key, p) in all {
             ensure((0.0..1.0).contains(&p), format!("dropout.{key}"), || {
-                (format!("{p} is no probability of dropping"), "use a number from 0 up to, but not including, 1".into())
+                (
+                    format!("{p} is not a probability of dropping"),
+                    "use a number from 0 up to, but not including, 1".into(),
+                )
             })?;
         }
         Ok(())
@@ -259,8 +265,8 @@ mod tests {
             })
             .contains("more than any network")
         );
-        assert_eq!(broken(d, |s| s.dropout.hidden = 1.0), "dropout.hidden: 1 is no probability of dropping");
-        assert_eq!(broken(d, |s| s.dropout.inner = f64::NAN), "dropout.inner: NaN is no probability of dropping");
+        assert_eq!(broken(d, |s| s.dropout.hidden = 1.0), "dropout.hidden: 1 is not a probability of dropping");
+        assert_eq!(broken(d, |s| s.dropout.inner = f64::NAN), "dropout.inner: NaN is not a probability of dropping");
         assert!(
             broken("tiny-vit", |s| s.input = Input::Patches { image: 10, patch: 4, channels: 3 })
                 .contains("cannot be cut")

@@ -254,7 +254,7 @@ fn adapters_that_cannot_be() {
     let hint = "use 1 or more, usually 4 to 64";
     refused(with("tiny-decoder", &["q"], 0, 8.0), "lora.rank: an adapter of rank 0 learns nothing", hint);
     let hint = "use a positive number, usually once or twice the rank";
-    refused(with("tiny-decoder", &["q"], 4, f64::NAN), "lora.alpha: NaN is no strength of an adapter", hint);
+    refused(with("tiny-decoder", &["q"], 4, f64::NAN), "lora.alpha: NaN is not a strength of an adapter", hint);
     let twice = with("tiny-decoder", &["q"], 4, 8.0).unwrap().with_lora(
         &["v"],
         LoraSize { rank: 4, alpha: 8.0, dropout: 0.0 },
@@ -263,5 +263,5 @@ fn adapters_that_cannot_be() {
     let message = "lora: `decoder.layers.0.attention.q` has an adapter already";
     refused(twice, message, "merge the first adapters before");
     let always = model("tiny-decoder").with_lora(&["q"], LoraSize { rank: 4, alpha: 8.0, dropout: 1.0 }, 0);
-    refused(always, "lora.dropout: 1 is no probability of dropping", "use 0 up to, but not, 1");
+    refused(always, "lora.dropout: 1 is not a probability of dropping", "use 0 up to, but not, 1");
 }

@@ -83,7 +83,7 @@ fn right_padding_of_the_source_changes_nothing_for_pairs() {
 }
 
 /// A pass over left-padded rows, where padding is not counted.
-fn padding_id(batch: &Tokens) -> Positions {
+fn without_padding(batch: &Tokens) -> Positions {
     let real = batch.padding.as_ref().expect("padded rows");
     Positions::Each(mask::positions(real, LENGTHS[0]).into())
 }
@@ -98,7 +98,7 @@ fn left_padding_changes_nothing_for_writers() {
             Shape::Pair { .. } => Given::Translate(source, target.clone()),
             _ => Given::Continue(target.clone()),
         };
-        let mut cx = Cx::eval().with_positions(padding_id(&batch));
+        let mut cx = Cx::eval().with_positions(without_padding(&batch));
         let together = run(&model, &given(&batch, source.clone()), &mut cx);
         for (b, target) in alone.iter().enumerate() {
             let own = Tokens::new(Ids::one(source.ids.row(b)));
@@ -169,7 +169,7 @@ fn cached_decoding_of_left_padded_prompts_equals_each_alone() {
     for (name, spec) in decoders() {
         let model = answering(&spec);
         let mut cache = Cache::new(width + 1);
-        model.logits(&batch, &mut Cx::decode(&mut cache).with_positions(padding_id(&batch))).unwrap();
+        model.logits(&batch, &mut Cx::decode(&mut cache).with_positions(without_padding(&batch))).unwrap();
         let real: Vec<bool> =
             batch.padding.as_ref().unwrap().chunks(width).flat_map(|row| [row, &[true]].concat()).collect();
         let more = tokens(3, 1, 60);

@@ -6,15 +6,75 @@
 
 use crate::TextModel;
 use crate::batches::{Listener, finite, interrupted, softmax};
-use qkv_base::{Error, Result};
+use crate::judge::Judging;
+use crate::look::Look;
+use crate::metric::{Judged, Metric};
+use crate::sheet::{self, Given, Parts, TaskSheet, Wants};
+use qkv_base::{Error, Result, Task};
 use qkv_data::objective::{Answer, Made, Prepared, Sample};
-use qkv_data::{Example, Side};
+use qkv_data::{Example, Objective, Side};
 use qkv_kernels::Ids;
+use qkv_metric::{SquadVersion, score_answers};
 use qkv_model::spec::Head;
 use qkv_model::{Encoder, Tokens};
 use qkv_nn::Cx;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The sheet.
+pub const SHEET: TaskSheet = TaskSheet {
+    task: Task::Answer,
+    verb: Some(("answer", Given::Words("--context TEXT --question TEXT"))),
+    metrics: &[Metric::Loss, Metric::Exact, Metric::F1],
+    main: Metric::F1,
+    wants: Wants::Reader,
+    head: |_, _| Some(Head::Span),
+    objective,
+    judge,
+    of_counts: sheet::share,
+};
+
+fn objective(parts: &Parts) -> Result<Objective> {
+    Ok(Objective::Answer(Answer::new(parts.source()?, parts.frame()?, parts.length)))
+}
+
+/// The longest answer in tokens, unless something else is said.
+const LONGEST: usize = 30;
+
+/// Where the answer stands: the best span of all windows of an example.
+fn judge(on: &mut Judging) -> Result<()> {
+    let mut best: BTreeMap<usize, Scored> = BTreeMap::new();
+    let mut looks = vec![];
+    on.judge.each(on.ready, |part, batch, rows, v| {
+        for (i, r) in part.iter().enumerate() {
+            looks.push(Look::at(batch, i, &rows, v));
+            let [starts, ends] = [2 * i, 2 * i + 1].map(|n| &rows[n * v..][..batch.lengths[i]]);
+            for found in best_spans(starts, ends, &r.sample.spans, LONGEST, 1) {
+                if best.get(&r.example).is_none_or(|held| found.score > held.score) {
+                    best.insert(r.example, found);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    on.looks = looks;
+    let mut right: Vec<Vec<String>> = vec![];
+    for (example, Scored { start, end, .. }) in best {
+        let Example::Question { context, question, answer, .. } = on.corpus.get(example)? else { continue };
+        let got = context.get(start as usize..end as usize).unwrap_or_default().to_string();
+        right.push(vec![answer.clone()]);
+        on.scores.judged.push(Judged { source: question, expected: answer, got, score: 0.0, counts: vec![] });
+    }
+    let said: Vec<&str> = on.scores.judged.iter().map(|j| j.got.as_str()).collect();
+    let right: Vec<Vec<&str>> = right.iter().map(|r| r.iter().map(String::as_str).collect()).collect();
+    let answers = score_answers(&said, &right, SquadVersion::default())?;
+    for (judged, each) in on.scores.judged.iter_mut().zip(&answers.each) {
+        (judged.score, judged.counts) = (each.f1, vec![each.f1, 1.0]);
+    }
+    on.scores.put([(Metric::Exact, answers.all.exact), (Metric::F1, answers.all.f1)]);
+    Ok(())
+}
 
 /// A part of the context that may be the answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,7 +104,7 @@ pub struct Ask {
 
 impl Default for Ask {
     fn default() -> Self {
-        Self { top: 1, longest: 30, stride: None, rows: 8 }
+        Self { top: 1, longest: LONGEST, stride: None, rows: 8 }
     }
 }
 
@@ -100,7 +160,7 @@ fn windows(
     let objective = Answer { overlap, ..usual };
     let example =
         Example::Question { context: context.into(), question: question.into(), answer: String::new(), start: 0 };
-    let objective = qkv_data::Objective::Answer(objective);
+    let objective = Objective::Answer(objective);
     let refused = |what: &str, hint: &str| Err(Error::new("question", what, hint));
     match objective.prepare(&example)? {
         Made::Dropped(qkv_data::objective::Dropped::TooLong) => {
@@ -134,8 +194,8 @@ fn tokens(samples: &[Sample]) -> Tokens {
     if lengths.iter().any(|n| *n != width) {
         tokens = tokens.with_padding(qkv_nn::mask::from_lengths(&lengths, width));
     }
-    if samples.iter().any(|s| !s.kinds.is_empty()) {
-        tokens = tokens.with_token_types(Ids::new(padded(|s| &s.kinds), samples.len()));
+    if samples.iter().any(|s| !s.token_types.is_empty()) {
+        tokens = tokens.with_token_types(Ids::new(padded(|s| &s.token_types), samples.len()));
     }
     tokens
 }

@@ -2,7 +2,7 @@
 //! in the order of the questions.
 
 use burn::tensor::Tensor;
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 use qkv_kernels::Ids;
 use qkv_model::Tokens;
 use qkv_text::{Encoding, Tokenizer};
@@ -52,7 +52,7 @@ pub(crate) fn in_batches<T>(
 
 /// The error of work that was asked to stop.
 pub(crate) fn interrupted() -> Error {
-    Error::new("work", "interrupted", "")
+    Error::new("work", "interrupted", "").of_kind(Kind::Interrupted)
 }
 
 /// Rows padded on the right, with token types where there are any but the first.

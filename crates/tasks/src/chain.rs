@@ -3,7 +3,7 @@
 
 use crate::TextModel;
 use qkv_base::{Error, Result};
-use qkv_decode::search::{Beam, Constraint, Early, Length};
+use qkv_decode::search::{Beam, Constraint, EarlyStopping, LengthPenalty};
 use qkv_decode::{Chain, Defaults, Pick, Preset};
 
 /// How rows of logits are bent and tokens are picked, as far as somebody said it.
@@ -89,8 +89,26 @@ pub struct BeamOptions {
     pub diversity: f64,
     /// β of the coverage penalty
     pub coverage: Option<f64>,
-    /// every answer begins with these tokens
-    pub prefix: Option<Vec<u32>>,
+    /// every answer begins with this
+    pub prefix: Option<Prefix>,
+}
+
+/// How every answer begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// in words
+    Text(String),
+    /// in tokens
+    Ids(Vec<u32>),
+}
+
+impl Prefix {
+    fn ids(&self, model: &TextModel) -> Result<Vec<u32>> {
+        match self {
+            Self::Text(text) => Ok(model.tokenizer()?.encode_target(text, false)?.ids),
+            Self::Ids(ids) => Ok(ids.clone()),
+        }
+    }
 }
 
 impl Default for BeamOptions {
@@ -131,17 +149,17 @@ impl BeamOptions {
         }
         let search = Beam {
             n_best: self.n_best.or(d.n_best.filter(|n| *n <= width)).unwrap_or(1),
-            length: if self.wu { Length::Wu(alpha) } else { Length::Power(alpha) },
+            length: if self.wu { LengthPenalty::Wu(alpha) } else { LengthPenalty::Power(alpha) },
             early: match self.early_stopping.as_deref().or(d.early_stopping.as_deref()) {
-                Some("true") => Early::Full,
-                Some("never") => Early::Certain,
-                _ => Early::Estimate,
+                Some("true") => EarlyStopping::Full,
+                Some("never") => EarlyStopping::Certain,
+                _ => EarlyStopping::Estimate,
             },
             patience: self.patience.unwrap_or(1.0),
             coverage: self.coverage,
             groups: self.diverse.unwrap_or(1),
             diversity: self.diversity,
-            constraint: self.prefix.clone().map(Constraint::Starts),
+            constraint: self.prefix.as_ref().map(|p| p.ids(model)).transpose()?.map(Constraint::Starts),
             ..Beam::new(width)
         };
         search.check()?;

@@ -2,11 +2,65 @@
 
 use crate::TextModel;
 use crate::batches::{Listener, encode, finite, in_batches, largest, softmax};
-use qkv_base::{Error, Result};
+use crate::judge::Judging;
+use crate::metric::{Judged, Metric};
+use crate::sheet::{self, Given, Parts, TaskSheet, Wants};
+use qkv_base::{Error, Result, Task};
+use qkv_data::{Example, Objective};
+use qkv_metric::Classification;
 use qkv_model::Encoder;
 use qkv_model::spec::Head;
 use qkv_nn::Cx;
 use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The sheet for one text.
+pub const SHEET: TaskSheet = TaskSheet {
+    task: Task::Classify,
+    verb: Some(("classify", Given::Text)),
+    metrics: &[Metric::Loss, Metric::Accuracy, Metric::F1, Metric::MicroF1],
+    main: Metric::Accuracy,
+    wants: Wants::Reader,
+    head: |labels, pool| Some(Head::Classify { labels, pool }),
+    objective,
+    judge,
+    of_counts: sheet::share,
+};
+
+/// The sheet for two texts.
+pub const PAIRS: TaskSheet =
+    TaskSheet { task: Task::ClassifyPair, verb: Some(("classify", Given::Words("--pair TEXT TEXT"))), ..SHEET };
+
+fn objective(parts: &Parts) -> Result<Objective> {
+    Ok(Objective::classify(parts.source()?, parts.frame()?, parts.labels.clone(), parts.length))
+}
+
+/// One class for each example, of texts or of pictures.
+pub(crate) fn judge(on: &mut Judging) -> Result<()> {
+    on.looks = on.judge.looks(on.ready)?;
+    let mut judged = BTreeMap::new();
+    for (r, look) in on.ready.iter().zip(&on.looks) {
+        let Some((target, best)) = look.said.first() else { continue };
+        let example = on.corpus.get(r.example)?;
+        let source = match example {
+            Example::Image { .. } => on.corpus.place(r.example),
+            other => other.text().into_owned(),
+        };
+        let (expected, got) = (on.judge.label(*target), on.judge.label(*best as i64));
+        let counts = vec![f64::from(u8::from(got == expected)), 1.0];
+        judged.insert(r.example, Judged { source, expected, got, score: -look.nats, counts });
+    }
+    on.scores.judged = judged.into_values().collect();
+    let column = |of: fn(&Judged) -> &String| on.scores.judged.iter().map(of).collect::<Vec<_>>();
+    let table = Classification::new(&column(|j| &j.expected), &column(|j| &j.got))?;
+    on.scores.put([
+        (Metric::Accuracy, 100.0 * table.accuracy),
+        (Metric::F1, 100.0 * table.averages.macro_.f1),
+        (Metric::MicroF1, 100.0 * table.averages.micro.f1),
+    ]);
+    on.scores.table = Some(table.confusion.render());
+    Ok(())
+}
 
 /// A class and how probable it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]

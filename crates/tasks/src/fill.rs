@@ -2,11 +2,33 @@
 
 use crate::TextModel;
 use crate::batches::{Listener, encode, finite, in_batches, largest, softmax};
-use qkv_base::{Error, Result};
+use crate::language;
+use crate::metric::Metric;
+use crate::sheet::{self, Given, Parts, TaskSheet, Wants};
+use qkv_base::{Error, Result, Task};
+use qkv_data::Objective;
+use qkv_data::objective::Masked;
 use qkv_model::Encoder;
 use qkv_model::spec::Head;
 use qkv_nn::Cx;
 use serde::Serialize;
+
+/// The sheet.
+pub const SHEET: TaskSheet = TaskSheet {
+    task: Task::Masked,
+    verb: Some(("fill", Given::Words("\"TEXT with a [MASK]\""))),
+    metrics: &[Metric::Loss, Metric::Perplexity, Metric::Accuracy],
+    main: Metric::Loss,
+    wants: Wants::Reader,
+    head: sheet::own_head,
+    objective,
+    judge: language::judge,
+    of_counts: sheet::mean,
+};
+
+fn objective(parts: &Parts) -> Result<Objective> {
+    Ok(Objective::Masked(Masked::bert(parts.source()?, parts.frame()?, parts.length)?))
+}
 
 /// What may stand in a gap.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,7 +81,7 @@ pub fn fill<S: AsRef<str>>(
         let values = finite(logits, "fill")?;
         let gap = |b: usize, at: usize| -> Result<Vec<Candidate>> {
             let p = softmax(&values[(b * t + at) * v..][..v]);
-            // A table is often padded beyond the tokenizer: what has no name is no candidate.
+            // A table is often padded beyond the tokenizer: what has no name is not a candidate.
             let named = largest(&p, v).into_iter().filter(|id| tokenizer.piece(*id as u32).is_some()).take(top);
             named.map(|id| Ok(Candidate { text: name(id as u32)?, id: id as u32, probability: p[id] })).collect()
         };

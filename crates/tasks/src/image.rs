@@ -3,15 +3,34 @@
 
 use crate::TextModel;
 use crate::batches::{Listener, finite, interrupted};
-use crate::classify::{Label, ranked};
+use crate::classify::{self, Label, ranked};
+use crate::sheet::{Given, Parts, TaskSheet, Wants};
 use burn::tensor::{Tensor, TensorData};
-use qkv_base::Result;
-use qkv_data::Example;
+use qkv_base::{Error, Result, Task};
+use qkv_data::objective::Pictures;
 use qkv_data::readers::{Picture, read_picture};
+use qkv_data::{Example, Objective};
 use qkv_model::Encoder;
 use qkv_model::spec::{Head, Input};
 use qkv_nn::Cx;
 use std::path::Path;
+
+/// The sheet.
+pub const SHEET: TaskSheet = TaskSheet {
+    task: Task::Image,
+    verb: Some(("image", Given::Words("FILE"))),
+    wants: Wants::Eyes,
+    objective,
+    ..classify::SHEET
+};
+
+fn objective(parts: &Parts) -> Result<Objective> {
+    let Some(scale) = parts.scale.clone() else {
+        let what = format!("a {} network does not look at pictures", parts.family.name);
+        return Err(Error::new("data.objective", what, "choose another model.family"));
+    };
+    Ok(Objective::Pictures(Pictures { labels: parts.labels.clone(), scale }))
+}
 
 /// The classes of each picture file (PNG or JPEG), most probable first.
 pub fn classify<P: AsRef<Path>>(

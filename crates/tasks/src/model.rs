@@ -8,6 +8,7 @@ use qkv_data::objective::{Frame, Normalisation};
 use qkv_decode::Defaults;
 use qkv_model::spec::{Head, Input, Shape, Spec};
 use qkv_model::{CausalLm, Pretrained};
+use qkv_nn::device;
 use qkv_text::{GgufVocab, Tokenizer};
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub struct TextModel {
 impl TextModel {
     /// Loads a run, a Hugging Face directory, or a safetensors, PyTorch or GGUF file.
     pub fn load(path: &Path) -> Result<Self> {
-        Self::load_on(path, &Device::flex())
+        Self::load_on(path, &device::default())
     }
 
     /// The same, onto a device (with gradients, where it is to learn).
@@ -53,6 +54,15 @@ impl TextModel {
         warnings.extend(defaults.ignored.iter().map(asked));
         let tokenizer = tokenizer(&path);
         Ok(Self { path, network, defaults, warnings, tokenizer })
+    }
+
+    /// A network that is under way, which nothing stands beside yet.
+    pub fn in_training(path: &Path, network: Pretrained, tokenizer: Option<Tokenizer>) -> Result<Self> {
+        let place = path.display().to_string();
+        let none = || Error::new(&place, "this network reads no text", "");
+        let defaults = Defaults::of(&place, &Default::default(), network.config.map())?;
+        let tokenizer = tokenizer.ok_or_else(none);
+        Ok(Self { path: path.to_path_buf(), network, defaults, warnings: vec![], tokenizer })
     }
 
     /// What it is.

@@ -2,12 +2,90 @@
 
 use crate::TextModel;
 use crate::batches::{Listener, encode, finite, in_batches, largest, softmax};
-use qkv_base::Result;
+use crate::judge::Judging;
+use crate::look::Look;
+use crate::metric::{Judged, Metric};
+use crate::sheet::{Given, Parts, TaskSheet, Wants};
+use qkv_base::{Result, Task};
+use qkv_data::Objective;
+use qkv_metric::{LabelScore, Scheme, score_entities};
 use qkv_model::Encoder;
 use qkv_model::spec::Head;
 use qkv_nn::Cx;
 use qkv_text::Encoding;
 use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The sheet.
+pub const SHEET: TaskSheet = TaskSheet {
+    task: Task::Tag,
+    verb: Some(("tag", Given::Text)),
+    metrics: &[Metric::Loss, Metric::Accuracy, Metric::F1],
+    main: Metric::F1,
+    wants: Wants::Reader,
+    head: |labels, _| Some(Head::Tag { labels }),
+    objective,
+    judge,
+    of_counts,
+};
+
+fn objective(parts: &Parts) -> Result<Objective> {
+    let (tokenizer, frame, labels) = (parts.source()?, parts.frame()?, parts.labels.clone());
+    Ok(Objective::Tag(qkv_data::objective::Tag { tokenizer, frame, labels, length: parts.length }))
+}
+
+/// Entities: found and right, said, true.
+fn of_counts(sum: &[f64]) -> f64 {
+    match sum {
+        [right, said, truth] if said + truth > 0.0 => 200.0 * right / (said + truth),
+        _ => 0.0,
+    }
+}
+
+/// A tag for each word, and the entities that the tags make.
+fn judge(on: &mut Judging) -> Result<()> {
+    on.looks = on.judge.looks(on.ready)?;
+    let mut both: BTreeMap<usize, (Vec<String>, Vec<String>)> = BTreeMap::new();
+    for (r, look) in on.ready.iter().zip(&on.looks) {
+        let (truth, said) = both.entry(r.example).or_default();
+        truth.extend(look.said.iter().map(|(target, _)| on.judge.label(*target)));
+        said.extend(look.said.iter().map(|(_, best)| on.judge.label(*best as i64)));
+    }
+    let (truth, said): (Vec<_>, Vec<_>) = both.values().cloned().unzip();
+    let (right, all) = on.looks.iter().fold((0, 0), |(r, n), l: &Look| (r + l.right(), n + l.targets()));
+    let found = score_entities(&truth, &said, Scheme::default())?;
+    on.scores.put([
+        (Metric::Accuracy, 100.0 * right as f64 / all.max(1) as f64),
+        (Metric::F1, 100.0 * found.averages.micro.f1),
+    ]);
+    let kind = |(name, s): (&String, &LabelScore)| {
+        format!(
+            "{name:<10} {:>9.2} {:>9.2} {:>9.2} {:>7}",
+            100.0 * s.precision,
+            100.0 * s.recall,
+            100.0 * s.f1,
+            s.support
+        )
+    };
+    let head = format!("{:<10} {:>9} {:>9} {:>9} {:>7}", "", "precision", "recall", "f1", "n");
+    let lines = found.kinds.iter().map(kind);
+    on.scores.table = Some(std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n"));
+    for (example, (truth, said)) in both {
+        let source = on.corpus.get(example)?.text().into_owned();
+        let (a, b) =
+            (qkv_metric::entities(&truth, Scheme::default())?, qkv_metric::entities(&said, Scheme::default())?);
+        let hits = b.iter().filter(|span| a.contains(span)).count();
+        let same = truth.iter().zip(&said).filter(|(a, b)| a == b).count();
+        on.scores.judged.push(Judged {
+            source,
+            score: same as f64 / truth.len().max(1) as f64,
+            counts: [hits, b.len(), a.len()].map(|n| n as f64).to_vec(),
+            expected: truth.join(" "),
+            got: said.join(" "),
+        });
+    }
+    Ok(())
+}
 
 /// A word (or an entity) with its label.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -107,6 +107,24 @@ pub fn gradcheck(f: Function, inputs: &[Vec<f64>], direction: &[f32]) -> Result<
     Ok(())
 }
 
+/// Compares the losses of several steps of Adam with a reference's, and returns how many could be compared.
+///
+/// Adam divides a gradient by its own size, so one that is nothing but rounding still moves its weight by a full step, up
+/// or down by chance, and a network may make much of that within two steps. Two computations of ours that add in different
+/// orders, the kernels and their twins, then part: from there on no f32 can say which is right, and the comparison ends.
+/// It never ends before the third loss; the caller says how many losses may be left out.
+pub fn losses_follow(name: &str, ours: &[f64], twins: &[f64], wanted: &[f64]) -> usize {
+    assert_eq!((ours.len(), twins.len()), (wanted.len(), wanted.len()), "{name}: a loss for each step");
+    for (i, want) in wanted.iter().enumerate() {
+        if i >= 2 && (ours[i] - twins[i]).abs() > 1e-4 {
+            return i;
+        }
+        let allowed = if i == 0 { 1e-5 * want.abs() } else { 1e-4 };
+        assert!((ours[i] - want).abs() <= allowed, "{name}: loss {}: {} for {want}", i + 1, ours[i]);
+    }
+    wanted.len()
+}
+
 /// Runs `f` on a pool of `n` threads.
 pub fn with_threads<T: Send>(n: usize, f: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("a thread pool").install(f)

@@ -1,16 +1,14 @@
-//! Who looks at a step before it changes the network: a loss or a gradient that is no number, or one that stands out of
+//! Who looks at a step before it changes the network: a loss or a gradient that is not a number, or one that stands out of
 //! what came before, changes nothing and is told with its reason.
 //!
 //! A spike is measured as in llm.c: `z = (x − mean) / deviation` over the last [`WINDOW`] steps, of the loss and of the
 //! gradient's norm. All values enter the window, also those that spiked, so that a new level is a spike for a while only.
 
-use crate::optim::Grads;
-use crate::step::logits;
-use burn::module::{Module, ModuleVisitor, Param};
+use crate::trainable::Trainable;
 use burn::tensor::Tensor;
 use qkv_data::Batch;
-use qkv_model::Transformer;
-use qkv_nn::{Cx, Taps};
+use qkv_nn::{Cx, Taps, walk};
+use qkv_optim::Grads;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -20,7 +18,7 @@ pub const WINDOW: usize = 128;
 /// The guard of a run, with what it remembers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Guard {
-    /// the largest z that is no spike; 0: spikes are not looked for
+    /// the largest z that is not a spike; 0: spikes are not looked for
     #[serde(skip)]
     pub most: f64,
     losses: Window,
@@ -88,21 +86,25 @@ impl Window {
 }
 
 /// Where numbers first cease to be numbers: in the weights, on the way to the loss, or on the way back.
-pub fn first_bad(
-    model: &Transformer,
+pub fn first_bad<N: Trainable>(
+    model: &N,
     grads: &Grads,
     batches: &[Batch],
     mut cx: impl FnMut(usize) -> Cx<'static>,
 ) -> String {
-    let mut weights = Weights { path: vec![], bad: None };
-    model.visit(&mut weights);
-    if let Some(path) = weights.bad {
+    let mut bad = None;
+    walk(model, |p| {
+        if bad.is_none() && has_bad(p.values()) {
+            bad = Some(p.path().to_string());
+        }
+    });
+    if let Some(path) = bad {
         return format!("the weights of {path}");
     }
     let still = model.valid();
     for (i, batch) in batches.iter().enumerate() {
         let mut taps = Taps::new(["hidden", "normed"]);
-        let answer = logits(&still, batch, &mut cx(i).with_taps(&mut taps));
+        let answer = still.forward(batch, &mut cx(i).with_taps(&mut taps));
         let mut places: Vec<(&String, bool)> =
             taps.got().iter().map(|(path, tapped)| (path, has_bad(tapped.flat.clone()))).collect();
         places.sort_by_key(|(path, _)| order(path));
@@ -110,7 +112,7 @@ pub fn first_bad(
             return format!("the output of {}", named(path));
         }
         if answer.is_ok_and(has_bad) {
-            return "the output of head".into();
+            return "the scores".into();
         }
     }
     // Backwards, the gradient that is last on the way forward is the first.
@@ -136,27 +138,6 @@ fn named(path: &str) -> String {
         [stack, "hidden"] => format!("{stack}: tokens and positions"),
         [stack, "normed"] => format!("{stack}.norm"),
         _ => path.into(),
-    }
-}
-
-struct Weights {
-    path: Vec<String>,
-    bad: Option<String>,
-}
-
-impl ModuleVisitor for Weights {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if self.bad.is_none() && has_bad(param.val()) {
-            self.bad = Some(self.path.join("."));
-        }
     }
 }
 

@@ -87,7 +87,7 @@ struct Tagged {
 }
 
 impl Tagged {
-    /// A word that is no name; a sentence starts with a capital.
+    /// A word that is not a name; a sentence starts with a capital.
     fn plain(&mut self, word: &str) {
         let mut letters = word.chars();
         let word = match letters.next() {

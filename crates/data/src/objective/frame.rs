@@ -2,7 +2,7 @@
 //!
 //! | | one text | two texts | decoder begins with |
 //! |---|---|---|---|
-//! | BERT | `[CLS] a [SEP]` | `[CLS] a [SEP] b [SEP]`, kinds 0 and 1 | |
+//! | BERT | `[CLS] a [SEP]` | `[CLS] a [SEP] b [SEP]`, token types 0 and 1 | |
 //! | RoBERTa | `<s> a </s>` | `<s> a </s></s> b </s>` | |
 //! | T5, Marian | `a </s>` | | `<pad>` |
 //! | BART | `<s> a </s>` | | `</s>` |
@@ -20,8 +20,8 @@ pub struct Frame {
     pub between: Vec<u32>,
     /// after the last text
     pub close: Vec<u32>,
-    /// does the family tell the first text from the second by kinds?
-    pub kinds: bool,
+    /// does the family tell the first text from the second by token types?
+    pub token_types: bool,
 }
 
 impl Frame {
@@ -37,14 +37,14 @@ impl Frame {
         }
         // A tokenizer with two vocabularies takes no pairs: then a text's end stands between two.
         let Ok(two) = tokenizer.encode_pair("a", "a", true) else {
-            return Ok(Some(Self { open, between: close.clone(), close, kinds: false }));
+            return Ok(Some(Self { open, between: close.clone(), close, token_types: false }));
         };
         let inner = |i: &usize| two.special_mask[*i] && *i >= before && *i < two.len() - after;
         let between = (0..two.len()).filter(inner).map(|i| two.ids[i]).collect();
-        Ok(Some(Self { open, between, close, kinds: two.type_ids.iter().any(|kind| *kind != 0) }))
+        Ok(Some(Self { open, between, close, token_types: two.type_ids.iter().any(|kind| *kind != 0) }))
     }
 
-    /// `[CLS] a [SEP] b [SEP]` with kinds.
+    /// `[CLS] a [SEP] b [SEP]` with token types.
     ///
     /// ```
     /// use qkv_data::{objective::Frame, tokenize::Words};
@@ -54,14 +54,14 @@ impl Frame {
     /// ```
     pub fn bert(tokenizer: &dyn Tokenize) -> Result<Self> {
         let (cls, sep) = (need(tokenizer, Role::Cls, "BERT")?, need(tokenizer, Role::Sep, "BERT")?);
-        Ok(Self { open: vec![cls], between: vec![sep], close: vec![sep], kinds: true })
+        Ok(Self { open: vec![cls], between: vec![sep], close: vec![sep], token_types: true })
     }
 
-    /// `<s> a </s></s> b </s>` without kinds. RoBERTa calls the same two tokens cls and sep, or bos and eos.
+    /// `<s> a </s></s> b </s>` without token types. RoBERTa calls the same two tokens cls and sep, or bos and eos.
     pub fn roberta(tokenizer: &dyn Tokenize) -> Result<Self> {
         let either = |a, b| tokenizer.role(a).map_or_else(|| need(tokenizer, b, "RoBERTa"), Ok);
         let (bos, eos) = (either(Role::Cls, Role::Bos)?, either(Role::Sep, Role::Eos)?);
-        Ok(Self { open: vec![bos], between: vec![eos, eos], close: vec![eos], kinds: false })
+        Ok(Self { open: vec![bos], between: vec![eos, eos], close: vec![eos], token_types: false })
     }
 
     /// `a </s>`.
@@ -75,17 +75,17 @@ impl Frame {
         [&self.open, text, &self.close].concat()
     }
 
-    /// The kinds of one text in its frame; empty where the family has none.
-    pub fn single_kinds(&self, text: usize) -> Vec<u32> {
-        if self.kinds { vec![0; text + self.single_overhead()] } else { Vec::new() }
+    /// The token types of one text in its frame; empty where the family has none.
+    pub fn single_token_types(&self, text: usize) -> Vec<u32> {
+        if self.token_types { vec![0; text + self.single_overhead()] } else { Vec::new() }
     }
 
-    /// Two texts in their frame, and their kinds.
+    /// Two texts in their frame, and their token types.
     pub fn pair(&self, first: &[u32], second: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let ids = [&self.open, first, &self.between, second, &self.close].concat();
         let left = self.open.len() + first.len() + self.between.len();
-        let kinds = (0..ids.len()).map(|i| u32::from(i >= left)).collect();
-        (ids, if self.kinds { kinds } else { Vec::new() })
+        let token_types = (0..ids.len()).map(|i| u32::from(i >= left)).collect();
+        (ids, if self.token_types { token_types } else { Vec::new() })
     }
 
     /// The tokens around one text.
@@ -128,7 +128,7 @@ impl Seq2Seq {
     /// BART: both texts stand between `<s>` and `</s>`, the decoder begins with `</s>`.
     pub fn bart(tokenizer: &dyn Tokenize) -> Result<Self> {
         let (bos, eos) = (need(tokenizer, Role::Bos, "BART")?, need(tokenizer, Role::Eos, "BART")?);
-        let frame = Frame { open: vec![bos], between: vec![eos, eos], close: vec![eos], kinds: false };
+        let frame = Frame { open: vec![bos], between: vec![eos, eos], close: vec![eos], token_types: false };
         Ok(Self { source: frame.clone(), target: frame, start: eos })
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn example(task: Task, place: &str, cell: impl Fn(usize) -> Result<Op
         }
         Task::Image => {
             let hint = "pictures are read from a folder, an IDX file or a table of pixel values";
-            return Err(Error::new(place, "a row of text is no picture", hint));
+            return Err(Error::new(place, "a row of text is not a picture", hint));
         }
     })
 }

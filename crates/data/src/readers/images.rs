@@ -263,7 +263,7 @@ fn digits(row: &[String], label: LabelColumn, place: &str) -> Result<(String, Ve
     let pixel = |(i, value): (usize, &String)| {
         value.trim().parse::<u8>().map_err(|_| {
             let place = format!("{place}, column {}", i + first);
-            Error::new(place, format!("`{value}` is no pixel value"), "pixel values are whole numbers from 0 to 255")
+            Error::new(place, format!("`{value}` is not a pixel value"), "pixel values are whole numbers from 0 to 255")
         })
     };
     Ok((class.trim().to_string(), values.iter().enumerate().map(pixel).collect::<Result<_>>()?))
@@ -346,7 +346,7 @@ mod tests {
         let path = folder.path().join("digits.csv");
         fs::write(&path, "label,a,b,c,d\n7,0,1,2,255\n3,0,1,2,256\n").unwrap();
         let error = read(&path, Task::Image).unwrap_err();
-        assert!(error.to_string().ends_with("digits.csv:3, column 5: `256` is no pixel value"), "{error}");
+        assert!(error.to_string().ends_with("digits.csv:3, column 5: `256` is not a pixel value"), "{error}");
         let format = Some(Format::Digits { label: LabelColumn::First, size: None });
         let reader = Reader { format, bad_rows: BadRows::Skip, ..Reader::new(Task::Image) };
         let opened = reader.open(&path).unwrap();

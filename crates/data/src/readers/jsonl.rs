@@ -22,12 +22,12 @@ impl Parse for Lines {
             let place = format!("{}, column {}", record.place(file), error.column());
             let what = error.to_string();
             let what = what.split(" at line").next().unwrap_or_default();
-            Error::new(place, format!("no JSON: {what}"), "one whole object a line; or skip bad rows")
+            Error::new(place, format!("not JSON: {what}"), "one whole object a line; or skip bad rows")
         })?;
         let place = record.place(file);
         let Value::Object(object) = value else {
             let hint = r#"write {"text": …} on every line"#;
-            return Err(Error::new(place, "the line is no object", hint));
+            return Err(Error::new(place, "the line is not an object", hint));
         };
         let wanted = crate::fields(self.task);
         fields::example(self.task, &place, |i| match wanted.get(i) {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_bad_line_is_named() {
         let error = parse(Task::NextToken, r#"{"text": "a""#).unwrap_err();
-        assert_eq!(error.to_string(), "f.jsonl:3, column 12: no JSON: EOF while parsing an object");
+        assert_eq!(error.to_string(), "f.jsonl:3, column 12: not JSON: EOF while parsing an object");
         let error = parse(Task::NextToken, r#"{"txet": "a"}"#).unwrap_err();
         assert_eq!(error.to_string(), "f.jsonl:3: no column `text`; there are: txet");
         assert_eq!(error.hint, "did you mean `txet`? say --column text=txet");

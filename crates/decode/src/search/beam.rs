@@ -4,7 +4,7 @@
 //! end), moves those that end to the finished ones, and goes on with the best that do not. A finished continuation counts
 //! `log P / |Y|^α` (as transformers does, |Y| the tokens said), or Wu et al.'s `log P / ((5 + |Y|)/6)^α + β·Σᵢ ln min(Σⱼ aᵢⱼ, 1)`,
 //! whose second term wants every source token i to be looked at. Log-probabilities fall with every token, so a search can stop
-//! when nothing running can still win: [`Early`]. With groups (Vijayakumar et al. 2016), each group searches on its own but
+//! when nothing running can still win: [`EarlyStopping`]. With groups (Vijayakumar et al. 2016), each group searches on its own but
 //! pays for tokens that the groups before it said at the same step. Only the choice pays: scores stay log-probabilities.
 //!
 //! Among equals the continuation that stood higher before wins, then the lower id: the same input gives the same answer.
@@ -38,9 +38,9 @@ pub struct Beam {
     /// how many come out
     pub n_best: usize,
     /// what length is worth
-    pub length: Length,
+    pub length: LengthPenalty,
     /// when to stop
-    pub early: Early,
+    pub early: EarlyStopping,
     /// so many times `width` continuations are finished before a search is full (Kasai et al. 2022); 1 is the usual search
     pub patience: f64,
     /// β of Wu et al.'s coverage penalty; the engine must look at the source
@@ -59,8 +59,8 @@ impl Beam {
         Self {
             width,
             n_best: 1,
-            length: Length::Power(1.0),
-            early: Early::Estimate,
+            length: LengthPenalty::Power(1.0),
+            early: EarlyStopping::Estimate,
             patience: 1.0,
             coverage: None,
             groups: 1,
@@ -83,7 +83,7 @@ impl Beam {
             let what = format!("{} groups cannot share a width of {}", self.groups, self.width);
             return fail("diverse groups", what, "choose a number that divides the width");
         }
-        let (Length::Power(alpha) | Length::Wu(alpha)) = self.length;
+        let (LengthPenalty::Power(alpha) | LengthPenalty::Wu(alpha)) = self.length;
         let numbers =
             [("length penalty", alpha, true), ("diversity", self.diversity, false), ("patience", self.patience, false)];
         for (name, value, negative) in numbers.into_iter().chain(self.coverage.map(|b| ("coverage", b, false))) {
@@ -109,14 +109,14 @@ impl Beam {
 
 /// What a log-probability is divided by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Length {
+pub enum LengthPenalty {
     /// |Y|^α: 0 does not care for length, above 0 favours long ones
     Power(f64),
     /// ((5 + |Y|)/6)^α, Wu et al. 2016
     Wu(f64),
 }
 
-impl Length {
+impl LengthPenalty {
     fn divided(self, total: f64, len: usize) -> f64 {
         match self {
             Self::Power(alpha) => total / (len as f64).powf(alpha),
@@ -132,7 +132,7 @@ impl Length {
 
 /// When a search with enough finished continuations stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Early {
+pub enum EarlyStopping {
     /// at once: transformers' `true`
     Full,
     /// when the best running one, at its present length, is no better than the worst finished: `false`
@@ -441,8 +441,8 @@ impl Lane {
             return true;
         }
         let len = match how.early {
-            Early::Full => return false,
-            Early::Certain if how.length.favours_long() => max,
+            EarlyStopping::Full => return false,
+            EarlyStopping::Certain if how.length.favours_long() => max,
             _ => said,
         };
         let worst = self.finished.last().map_or(f64::NEG_INFINITY, |s| s.score);
@@ -487,7 +487,7 @@ mod tests {
             .map(|t| (step(3, t[0]) + step(t[0], t[1]) + step(t[1], t[2]), t))
             .collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let how = Beam { n_best: 5, length: Length::Power(0.0), ..Beam::new(64) };
+        let how = Beam { n_best: 5, length: LengthPenalty::Power(0.0), ..Beam::new(64) };
         let chain = Chain::default();
         let found = beam(&mut net(), &ask(&prompts, &chain, &[], 3), &how).unwrap();
         for (found, want) in found[0].iter().zip(&all) {
@@ -498,9 +498,9 @@ mod tests {
 
     #[test]
     fn length_penalties_by_hand() {
-        assert_eq!(Length::Power(1.0).divided(-6.0, 3), -2.0);
-        assert_eq!(Length::Wu(1.0).divided(-6.0, 7), -3.0); // (5 + 7)/6 = 2
-        assert_eq!(Length::Power(0.0).divided(-6.0, 3), -6.0);
+        assert_eq!(LengthPenalty::Power(1.0).divided(-6.0, 3), -2.0);
+        assert_eq!(LengthPenalty::Wu(1.0).divided(-6.0, 7), -3.0); // (5 + 7)/6 = 2
+        assert_eq!(LengthPenalty::Power(0.0).divided(-6.0, 3), -6.0);
         assert_eq!((coverage(2.0), coverage(0.5)), (0.0, 0.5f64.ln()));
     }
 
@@ -520,7 +520,7 @@ mod tests {
     #[test]
     fn groups_differ() {
         let prompts = [vec![3]];
-        let how = Beam { groups: 2, n_best: 4, diversity: 50.0, early: Early::Full, ..Beam::new(4) };
+        let how = Beam { groups: 2, n_best: 4, diversity: 50.0, early: EarlyStopping::Full, ..Beam::new(4) };
         let found = go(3, &prompts, "", &[2], 6, &how);
         let first: std::collections::BTreeSet<u32> = found[0].iter().map(|s| s.ids[0]).collect();
         assert!(first.len() >= 2, "the second group was made to say something else: {found:?}");
@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(no(Beam::new(0)), "beam: the width is 0");
         assert_eq!(no(Beam { n_best: 5, ..Beam::new(4) }), "n-best: 5 sequences are asked of a beam of width 4");
         assert_eq!(no(Beam { groups: 3, ..Beam::new(4) }), "diverse groups: 3 groups cannot share a width of 4");
-        assert_eq!(no(Beam { length: Length::Power(f64::NAN), ..Beam::new(4) }), "length penalty: is NaN");
+        assert_eq!(no(Beam { length: LengthPenalty::Power(f64::NAN), ..Beam::new(4) }), "length penalty: is NaN");
         assert_eq!(no(Beam { coverage: Some(-1.0), ..Beam::new(4) }), "coverage: is -1");
         assert!(no(Beam { patience: 0.0, ..Beam::new(4) }).starts_with("patience: is 0"));
     }
@@ -571,7 +571,7 @@ mod tests {
             let prompts = [vec![3], vec![4]];
             let greedy: Chain = "greedy".parse().unwrap();
             let want = sample(&mut Fake::drawn(11, seed, &prompts, max), &ask(&prompts, &greedy, &[2], max), 1, &mut |_| true).unwrap();
-            let found = go(seed, &prompts, "", &[2], max, &Beam { early: Early::Full, ..Beam::new(1) });
+            let found = go(seed, &prompts, "", &[2], max, &Beam { early: EarlyStopping::Full, ..Beam::new(1) });
             for (a, b) in want.iter().zip(&found) {
                 prop_assert_eq!(&a[0].ids, &b[0].ids);
             }

@@ -11,7 +11,7 @@ pub mod contrastive;
 pub mod sample;
 pub mod tree;
 
-pub use beam::{Beam, Constraint, Early, Length, beam};
+pub use beam::{Beam, Constraint, EarlyStopping, LengthPenalty, beam};
 pub use contrastive::{Contrastive, contrastive};
 pub use sample::{Heard, Said1, sample};
 pub use tree::{Fate, Node, Tree};
@@ -59,9 +59,9 @@ impl Ask<'_> {
     }
 
     /// What was said in a row, for the chain.
-    fn said<'s>(&'s self, row: usize, generated: &'s [u32], key: Key) -> crate::Said<'s> {
+    fn said<'s>(&'s self, row: usize, generated: &'s [u32], key: Key) -> crate::History<'s> {
         let prompt = self.prompts.get(row).map_or(&[][..], Vec::as_slice);
-        crate::Said {
+        crate::History {
             prompt,
             generated,
             encoder: self.sources.and_then(|s| s.get(row)).map(Vec::as_slice),

@@ -2,7 +2,7 @@
 //!
 //! A forbidden word that is nothing but an end token is passed over, as in transformers: the text must be able to end.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -13,7 +13,7 @@ step! {
 }
 
 impl Transform for BadWords {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         row.forbid(self.words.iter().filter_map(|word| {
             let (last, before) = word.split_last()?;
             let end = before.is_empty() && said.ends.contains(last);
@@ -34,13 +34,13 @@ mod tests {
     #[test]
     fn by_hand() {
         let words = BadWords::new(vec![vec![1], vec![0, 2], vec![3, 0, 3], vec![0], vec![9]]).unwrap();
-        let said = |generated| Said { generated, ends: &[0], ..Said::default() };
+        let said = |generated| History { generated, ends: &[0], ..History::default() };
         let x = [1.0, 2.0, 3.0, 4.0];
         logits(words.clone(), &said(&[]), &x, &[1.0, NO, 3.0, 4.0]);
         logits(words.clone(), &said(&[0]), &x, &[1.0, NO, NO, 4.0]);
         logits(words.clone(), &said(&[3, 0]), &x, &[1.0, NO, NO, NO]);
         logits(words.clone(), &said(&[0, 3]), &x, &[1.0, NO, 3.0, 4.0]);
-        logits(words, &Said::default(), &x, &[NO, NO, 3.0, 4.0]);
+        logits(words, &History::default(), &x, &[NO, NO, 3.0, 4.0]);
         logits(BadWords::new(vec![]).unwrap(), &said(&[0]), &x, &x);
         assert!(BadWords::new(vec![vec![]]).is_err());
     }

@@ -6,7 +6,7 @@
 //!
 //! The match lengths at all places are the Z-function of the text read backwards, which takes time linear in its length.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -24,7 +24,7 @@ step! {
 }
 
 impl Transform for Dry {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if self.idle() {
             return;
         }
@@ -52,7 +52,7 @@ impl Transform for Dry {
 
 impl Dry {
     /// How far back a repetition may reach from the end: to the last breaker, the longest one if several start there.
-    fn reach(&self, said: &Said, n: usize) -> usize {
+    fn reach(&self, said: &History, n: usize) -> usize {
         let first = said.len() - n;
         let stands = |b: &[u32], at: usize| at + b.len() <= said.len() && (0..b.len()).all(|i| said.at(at + i) == Some(b[i]));
         for at in (first..said.len()).rev() {
@@ -98,8 +98,8 @@ mod tests {
         Dry::new(1.0, 2.0, allowed, range, breakers.iter().map(|b| b.to_vec()).collect()).unwrap()
     }
 
-    fn after(prompt: &[u32]) -> Said<'_> {
-        Said { prompt, ..Said::default() }
+    fn after(prompt: &[u32]) -> History<'_> {
+        History { prompt, ..History::default() }
     }
 
     /// a b c c b c y a b c, as a = 0, b = 1, c = 2, y = 3: c would repeat 3, b 1, y 2.
@@ -150,7 +150,7 @@ mod tests {
         Dry::new(1e30, 3.0, 2, 0, vec![]).unwrap().apply(&mut row, &after(&text));
         assert_eq!((row.logit(0), row.alive()), (-f32::MAX, &[0, 1][..]));
         let mut row = Row::of(&[0.0]).unwrap();
-        of(1, 0, &[]).apply(&mut row, &Said::default());
+        of(1, 0, &[]).apply(&mut row, &History::default());
         assert_eq!(row.logit(0), 0.0);
     }
 

@@ -3,7 +3,7 @@
 //! T = min + (max − min) · (H / ln n)^exponent with the entropy H of the n tokens that are left: a sure row has H = 0 and
 //! T = min, n equal tokens have H = ln n and T = max. This is llama.cpp's temperature with a range and KoboldCpp's.
 
-use super::{Said, Transform, sheet::step, temperature::cool};
+use super::{History, Transform, sheet::step, temperature::cool};
 use crate::row::Row;
 
 step! {
@@ -19,7 +19,7 @@ step! {
 }
 
 impl Transform for DynamicTemperature {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         let n = row.alive().len();
         if n > 1 {
             let share = (row.entropy() / (n as f64).ln()).min(1.0);
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let said = Said::default();
+        let said = History::default();
         // Equal tokens: H = ln 4, T = max = 2.
         logits(between(0.5, 2.0, 1.0), &said, &[3.0; 4], &[1.5; 4]);
         // One token left: nothing to do.

@@ -2,7 +2,7 @@
 //!
 //! If none is, the best ones stay: always at least `keep`.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -16,7 +16,7 @@ step! {
 }
 
 impl Transform for Epsilon {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         if !self.idle() {
             row.cut(self.keep, |weight, total| weight >= self.epsilon * total);
         }
@@ -50,6 +50,6 @@ mod tests {
         probabilities(of(0.9), &[(p, &[0.0, 0.0, 0.0, 1.0]), (&[0.25; 4], &[0.25; 4])]);
         probabilities(of(1.0), &[(p, &[0.0, 0.0, 0.0, 1.0]), (&[1.0], &[1.0])]);
         probabilities(Epsilon::new(0.9, 2).unwrap(), &[(p, &[0.0, 0.0, 3.0 / 7.0, 4.0 / 7.0])]);
-        logits(of(0.5), &Said::default(), &[NO, 1.0], &[NO, 1.0]);
+        logits(of(0.5), &History::default(), &[NO, 1.0], &[NO, 1.0]);
     }
 }

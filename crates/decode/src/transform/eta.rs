@@ -3,7 +3,7 @@
 //! η = min(ε, √ε · e^(−H)) with the entropy H; a token stays if its probability is at least η, and the best ones stay
 //! anyway. (The parameter is ε, as in the paper and in transformers, whose option is called `eta_cutoff`.)
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -18,7 +18,7 @@ step! {
 }
 
 impl Transform for Eta {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         if !self.idle() {
             let eta = self.epsilon.min(self.epsilon.sqrt() * (-row.entropy()).exp());
             row.cut(self.keep, |weight, total| weight >= eta * total);
@@ -56,6 +56,6 @@ mod tests {
         probabilities(of(1.0), &[(&[1.0], &[1.0]), (p, &[0.0, 0.0, 3.0 / 7.0, 4.0 / 7.0])]);
         // Equals: e^−H = 1/4 is just their probability, which the rounding may miss; they are the best and stay.
         probabilities(of(1.0), &[(&[0.25; 4], &[0.25; 4])]);
-        logits(of(0.5), &Said::default(), &[NO, 1.0], &[NO, 1.0]);
+        logits(of(0.5), &History::default(), &[NO, 1.0], &[NO, 1.0]);
     }
 }

@@ -3,7 +3,7 @@
 //! Translation models begin with the target language (`forced_bos`) and, at the length limit, end properly (`forced_eos`);
 //! `forced_prefix` starts every answer alike, `forced_tokens` is transformers' `forced_decoder_ids`.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -38,7 +38,7 @@ step! {
 }
 
 impl Transform for ForcedBos {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if said.len() == 1 && !self.idle() {
             row.force(&self.ids);
         }
@@ -50,7 +50,7 @@ impl Transform for ForcedBos {
 }
 
 impl Transform for ForcedEos {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if said.limit == Some(said.len() + 1) && !self.idle() {
             row.force(&self.ids);
         }
@@ -62,7 +62,7 @@ impl Transform for ForcedEos {
 }
 
 impl Transform for ForcedPrefix {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if let Some(id) = self.ids.get(said.generated.len()) {
             row.force(&[*id]);
         }
@@ -74,7 +74,7 @@ impl Transform for ForcedPrefix {
 }
 
 impl Transform for ForcedTokens {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if let Some((_, id)) = self.places.iter().find(|(place, _)| *place == said.len()) {
             row.force(&[*id]);
         }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn by_hand() {
         let x = [1.0, NO, 3.0];
-        let said = |prompt, generated| Said { prompt, generated, limit: Some(4), ..Said::default() };
+        let said = |prompt, generated| History { prompt, generated, limit: Some(4), ..History::default() };
         let bos = ForcedBos::new(vec![1]).unwrap();
         logits(bos.clone(), &said(&[0], &[]), &x, &[NO, 0.0, NO]);
         logits(bos.clone(), &said(&[0], &[2]), &x, &x);
@@ -101,7 +101,7 @@ mod tests {
         let eos = ForcedEos::new(vec![0, 1]).unwrap();
         logits(eos.clone(), &said(&[0], &[2, 2]), &x, &[0.0, 0.0, NO]);
         logits(eos.clone(), &said(&[0], &[2]), &x, &x);
-        logits(eos, &Said { limit: None, ..said(&[0], &[2, 2]) }, &x, &x);
+        logits(eos, &History { limit: None, ..said(&[0], &[2, 2]) }, &x, &x);
         let prefix = ForcedPrefix::new(vec![2, 1]).unwrap();
         logits(prefix.clone(), &said(&[0, 0], &[]), &x, &[NO, NO, 0.0]);
         logits(prefix.clone(), &said(&[0, 0], &[2]), &x, &[NO, 0.0, NO]);

@@ -3,7 +3,7 @@
 //! After `start` new tokens, for each end token x ← x + |x| · (factor^(new − start) − 1), as in transformers'
 //! `exponential_decay_length_penalty`.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -18,7 +18,7 @@ step! {
 }
 
 impl Transform for LengthDecay {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         let over = said.generated.len().saturating_sub(self.start);
         if over == 0 || self.idle() {
             return;
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let said = |generated| Said { prompt: &[5, 5], generated, ends: &[0, 1, 2, 2], ..Said::default() };
+        let said = |generated| History { prompt: &[5, 5], generated, ends: &[0, 1, 2, 2], ..History::default() };
         let x = [4.0, NO, -4.0, 1.0];
         let decay = LengthDecay::new(1, 2.0).unwrap();
         logits(decay.clone(), &said(&[3]), &x, &x);

@@ -2,7 +2,7 @@
 //!
 //! One token is OpenAI's and llama.cpp's `logit_bias`, sequences are transformers' `sequence_bias`. −∞ forbids.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -14,7 +14,7 @@ step! {
 }
 
 impl Transform for LogitBias {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         row.shift(self.biases.iter().filter_map(|(ids, bias)| {
             let (last, before) = ids.split_last()?;
             // A bias beyond f32 means as much as f32 can say, but never +∞.
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn by_hand() {
         let of = |biases: &[(&[u32], f64)]| LogitBias::new(biases.iter().map(|(a, b)| (a.to_vec(), *b)).collect());
-        let said = Said { prompt: &[5], generated: &[1], ..Said::default() };
+        let said = History { prompt: &[5], generated: &[1], ..History::default() };
         let bias = of(&[(&[0], -1.5), (&[1, 0], 0.25), (&[5, 1, 2], 2.0), (&[0, 2], 9.0), (&[99], 1.0), (&[1], f64::NEG_INFINITY)]);
         logits(bias.unwrap(), &said, &[1.0, 1.0, 1.0, NO], &[-0.25, NO, 3.0, NO]);
         logits(of(&[(&[0], 5.0)]).unwrap(), &said, &[NO, 1.0], &[NO, 1.0]);

@@ -2,7 +2,7 @@
 //!
 //! `min_length` counts prompt (or start token) and answer, `min_new_tokens` the answer alone, both as in transformers.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -20,7 +20,7 @@ step! {
 }
 
 impl Transform for MinLength {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if said.len() < self.length {
             row.forbid(said.ends.iter().copied());
         }
@@ -32,7 +32,7 @@ impl Transform for MinLength {
 }
 
 impl Transform for MinNewTokens {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if said.generated.len() < self.length {
             row.forbid(said.ends.iter().copied());
         }
@@ -50,13 +50,13 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let said = |generated| Said { prompt: &[7, 8], generated, ends: &[0, 2], ..Said::default() };
+        let said = |generated| History { prompt: &[7, 8], generated, ends: &[0, 2], ..History::default() };
         let (x, without) = ([1.0, 2.0, 3.0], [NO, 2.0, NO]);
         logits(MinLength::new(3).unwrap(), &said(&[]), &x, &without);
         logits(MinLength::new(3).unwrap(), &said(&[1]), &x, &x);
         logits(MinNewTokens::new(2).unwrap(), &said(&[1]), &x, &without);
         logits(MinNewTokens::new(2).unwrap(), &said(&[1, 1]), &x, &x);
         logits(MinNewTokens::new(0).unwrap(), &said(&[]), &x, &x);
-        logits(MinLength::new(9).unwrap(), &Said::default(), &x, &x);
+        logits(MinLength::new(9).unwrap(), &History::default(), &x, &x);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! p_i ≥ p · p_max: a sure row keeps few tokens, an unsure one many, without a sort.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::{Row, exp};
 
 step! {
@@ -16,7 +16,7 @@ step! {
 }
 
 impl Transform for MinP {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         if !self.idle() {
             let (high, floor) = (row.highest(), row.nth(self.keep));
             row.keep(|_, x| x >= floor || exp(x - high) as f64 >= self.p);
@@ -52,6 +52,6 @@ mod tests {
         probabilities(of(0.76), &[(p, &[0.0, 0.0, 0.0, 1.0])]);
         probabilities(of(1.0), &[(p, &[0.0, 0.0, 0.0, 1.0]), (&[0.25; 4], &[0.25; 4]), (&[1.0], &[1.0])]);
         probabilities(MinP::new(1.0, 3).unwrap(), &[(p, &[0.0, 2.0 / 9.0, 3.0 / 9.0, 4.0 / 9.0])]);
-        logits(of(0.5), &Said::default(), &[NO, 1.0], &[NO, 1.0]);
+        logits(of(0.5), &History::default(), &[NO, 1.0], &[NO, 1.0]);
     }
 }

@@ -1,7 +1,7 @@
 //! The steps of a chain: each a pure function of a row of logits and of what was said before.
 //!
 //! One file a step (or a pair of twins), each with its formula, where it comes from, and cases worked by hand. Nothing
-//! here draws randomness of its own: XTC, the one step with a die, reads it from the key in [`Said`].
+//! here draws randomness of its own: XTC, the one step with a die, reads it from the key in [`History`].
 
 pub(crate) mod sheet;
 mod value;
@@ -17,13 +17,13 @@ use crate::row::Row;
 /// What stands before the token to choose, and what the model and the run say about it.
 ///
 /// ```
-/// use qkv_decode::Said;
-/// let said = Said { prompt: &[7, 8], generated: &[9], ..Said::default() };
+/// use qkv_decode::History;
+/// let said = History { prompt: &[7, 8], generated: &[9], ..History::default() };
 /// assert_eq!(said.last(2).collect::<Vec<_>>(), [8, 9]);
 /// assert_eq!((said.len(), said.ends_with(&[8, 9])), (3, true));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
+pub struct History<'a> {
     /// ids given: the prompt, or the decoder's start token
     pub prompt: &'a [u32],
     /// ids chosen so far
@@ -38,13 +38,13 @@ pub struct Said<'a> {
     pub key: Key,
 }
 
-impl Default for Said<'_> {
+impl Default for History<'_> {
     fn default() -> Self {
         Self { prompt: &[], generated: &[], encoder: None, ends: &[], limit: None, key: Key::new(0, 0, 0) }
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> History<'a> {
     /// How many ids stand before the token to choose.
     pub fn len(&self) -> usize {
         self.prompt.len() + self.generated.len()
@@ -80,7 +80,7 @@ impl<'a> Said<'a> {
 /// A step of a chain.
 pub trait Transform {
     /// Changes the row, knowing what was said.
-    fn apply(&self, row: &mut Row, said: &Said);
+    fn apply(&self, row: &mut Row, said: &History);
 
     /// Whether its parameters make it do nothing, whatever the row.
     fn idle(&self) -> bool;
@@ -187,7 +187,7 @@ impl Step {
 }
 
 impl Transform for Step {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         self.inner().apply(row, said);
     }
 
@@ -223,7 +223,7 @@ pub(crate) mod table {
         for (before, after) in cases {
             let logits: Vec<f32> = before.iter().map(|p| p.ln() as f32).collect();
             let mut row = Row::of(&logits).unwrap();
-            step.apply(&mut row, &Said::default());
+            step.apply(&mut row, &History::default());
             let scale = row.scale();
             let got: Vec<f64> = row.logits().iter().map(|x| scale.probability(*x)).collect();
             let near = got.iter().zip(*after).all(|(a, b)| (a - b).abs() < 1e-6 && (*a == 0.0) == (*b == 0.0));
@@ -232,7 +232,7 @@ pub(crate) mod table {
     }
 
     /// Runs the step on logits and compares the logits that come out.
-    pub(crate) fn logits(step: impl Transform, said: &Said, before: &[f32], after: &[f32]) {
+    pub(crate) fn logits(step: impl Transform, said: &History, before: &[f32], after: &[f32]) {
         let mut row = Row::of(before).unwrap();
         step.apply(&mut row, said);
         let near = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= 1e-5 * b.abs().max(1e-3);
@@ -243,7 +243,7 @@ pub(crate) mod table {
 
     #[test]
     fn said_finds_its_ids() {
-        let said = Said { prompt: &[1, 2], generated: &[3, 4], ..Said::default() };
+        let said = History { prompt: &[1, 2], generated: &[3, 4], ..History::default() };
         assert_eq!((0..5).map(|i| said.at(i)).collect::<Vec<_>>(), [Some(1), Some(2), Some(3), Some(4), None]);
         assert_eq!(said.last(0).count(), 4);
         assert_eq!(said.last(9).collect::<Vec<_>>(), [1, 2, 3, 4]);

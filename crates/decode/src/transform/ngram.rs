@@ -2,7 +2,7 @@
 //!
 //! The twin for encoders takes out what would complete an n-gram of the *source*: against answers that copy.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -21,7 +21,7 @@ step! {
 }
 
 impl Transform for NoRepeatNgram {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         row.forbid(completions(self.n, said, said.len(), |i| said.at(i)));
     }
 
@@ -31,7 +31,7 @@ impl Transform for NoRepeatNgram {
 }
 
 impl Transform for EncoderNoRepeatNgram {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         let source = said.source();
         row.forbid(completions(self.n, said, source.len(), |i| source.get(i).copied()));
     }
@@ -42,7 +42,7 @@ impl Transform for EncoderNoRepeatNgram {
 }
 
 /// The ids that follow, somewhere in a text of `length` ids, the n − 1 ids said last.
-fn completions(n: usize, said: &Said, length: usize, text: impl Fn(usize) -> Option<u32>) -> impl Iterator<Item = u32> {
+fn completions(n: usize, said: &History, length: usize, text: impl Fn(usize) -> Option<u32>) -> impl Iterator<Item = u32> {
     let places = if n == 0 || said.len() + 1 < n || length < n { 0 } else { length + 1 - n };
     (0..places).filter_map(move |at| {
         let last = said.len() + 1 - n;
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn by_hand() {
         let of = |n| NoRepeatNgram::new(n).unwrap();
-        let said = Said { prompt: &[0, 1, 2], generated: &[0, 1, 3, 0, 1], ..Said::default() };
+        let said = History { prompt: &[0, 1, 2], generated: &[0, 1, 3, 0, 1], ..History::default() };
         let x = [1.0, 2.0, 3.0, 4.0, 5.0];
         // After 0 1 came 2 and 3; after 1 the same.
         logits(of(3), &said, &x, &[1.0, 2.0, NO, NO, 5.0]);
@@ -69,14 +69,14 @@ mod tests {
         logits(of(1), &said, &x, &[NO, NO, NO, NO, 5.0]);
         logits(of(0), &said, &x, &x);
         logits(of(9), &said, &x, &x);
-        logits(of(2), &Said::default(), &x, &x);
-        logits(of(1), &Said { prompt: &[77], ..Said::default() }, &x, &x);
+        logits(of(2), &History::default(), &x, &x);
+        logits(of(1), &History { prompt: &[77], ..History::default() }, &x, &x);
     }
 
     #[test]
     fn the_encoders_twin_looks_at_the_source() {
         let of = |n| EncoderNoRepeatNgram::new(n).unwrap();
-        let said = Said { prompt: &[4], generated: &[1], encoder: Some(&[0, 1, 2, 1, 3]), ..Said::default() };
+        let said = History { prompt: &[4], generated: &[1], encoder: Some(&[0, 1, 2, 1, 3]), ..History::default() };
         let x = [1.0, 2.0, 3.0, 4.0, 5.0];
         logits(of(2), &said, &x, &[1.0, 2.0, NO, NO, 5.0]);
         logits(of(3), &said, &x, &x);

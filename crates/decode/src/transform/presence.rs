@@ -2,7 +2,7 @@
 //!
 //! The two of OpenAI's API and llama.cpp. Here they count the window of everything said, as llama.cpp does.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -28,7 +28,7 @@ step! {
 }
 
 impl Transform for Presence {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if !self.idle() {
             row.tally(said.last(self.window), |x, _| (x as f64 - self.penalty) as f32);
         }
@@ -40,7 +40,7 @@ impl Transform for Presence {
 }
 
 impl Transform for Frequency {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if !self.idle() {
             row.tally(said.last(self.window), |x, times| (x as f64 - self.penalty * times as f64) as f32);
         }
@@ -58,21 +58,21 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let said = Said { prompt: &[0, 1], generated: &[2, 2, 99], ..Said::default() };
+        let said = History { prompt: &[0, 1], generated: &[2, 2, 99], ..History::default() };
         let x = [1.0, -1.0, 1.0, 1.0];
         logits(Presence::new(0.5, 0).unwrap(), &said, &x, &[0.5, -1.5, 0.5, 1.0]);
         logits(Frequency::new(0.5, 0).unwrap(), &said, &x, &[0.5, -1.5, 0.0, 1.0]);
         logits(Frequency::new(-0.5, 2).unwrap(), &said, &x, &[1.0, -1.0, 1.5, 1.0]);
         logits(Presence::new(0.5, 4).unwrap(), &said, &[1.0, NO, 1.0], &[1.0, NO, 0.5]);
         logits(Presence::new(0.0, 0).unwrap(), &said, &x, &x);
-        logits(Frequency::new(0.5, 0).unwrap(), &Said::default(), &x, &x);
+        logits(Frequency::new(0.5, 0).unwrap(), &History::default(), &x, &x);
         assert!(Presence::new(f64::NAN, 0).is_err() && Frequency::new(101.0, 0).is_err());
     }
 
     /// llama.cpp's penalties in one: repeat, then frequency and presence together.
     #[test]
     fn after_the_repetition_penalty_it_is_llama_cpps() {
-        let said = Said { generated: &[0, 0], ..Said::default() };
+        let said = History { generated: &[0, 0], ..History::default() };
         let mut row = Row::of(&[4.0]).unwrap();
         super::super::Repetition::new(2.0, 0).unwrap().apply(&mut row, &said);
         Frequency::new(0.3, 0).unwrap().apply(&mut row, &said);

@@ -4,7 +4,7 @@
 //! max − f·d². The formula is the one of KoboldCpp and text-generation-webui. Above curve 3 the parabola opens upwards and
 //! near rivals can overtake the best token.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -19,7 +19,7 @@ step! {
 }
 
 impl Transform for Quadratic {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         if self.idle() || row.alive().len() < 2 {
             return;
         }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let said = Said::default();
+        let said = History::default();
         // d = 0, −1, −3: 5 − 0.5·{0, 1, 9}.
         logits(of(0.5, 1.0), &said, &[5.0, 4.0, 2.0], &[5.0, 4.5, 0.5]);
         // Curve 3 is a pure cubic, k = 0 and s = 1: 5 + 0.5·{0, −1, −27}.
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn far_below_is_out_and_never_nan() {
-        logits(of(1e6, 5.0), &Said::default(), &[0.0, -1e30], &[0.0, NO]);
-        logits(of(1.0, 4.0), &Said::default(), &[0.0, -0.1], &[0.0, 0.5 * 0.01 - 1.5 * 0.001]);
+        logits(of(1e6, 5.0), &History::default(), &[0.0, -1e30], &[0.0, NO]);
+        logits(of(1.0, 4.0), &History::default(), &[0.0, -0.1], &[0.0, 0.5 * 0.01 - 1.5 * 0.001]);
         assert!(!of(1.0, 4.0).keeps_best() && of(1.0, 3.0).keeps_best());
     }
 }

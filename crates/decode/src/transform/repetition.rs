@@ -3,7 +3,7 @@
 //! x ← x / θ if x > 0, x · θ if not (dividing a negative logit would make it likelier). The twin for encoders, as in
 //! transformers, makes what the *source* says likelier with the same rule and 1/θ, against answers out of thin air.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -26,7 +26,7 @@ step! {
 }
 
 impl Transform for Repetition {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if !self.idle() {
             row.tally(said.last(self.window), |x, _| penalised(x, self.penalty));
         }
@@ -38,7 +38,7 @@ impl Transform for Repetition {
 }
 
 impl Transform for EncoderRepetition {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         if !self.idle() {
             row.tally(said.source().iter().copied(), |x, _| penalised(x, 1.0 / self.penalty));
         }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let said = Said { prompt: &[0, 1], generated: &[2, 2], ..Said::default() };
+        let said = History { prompt: &[0, 1], generated: &[2, 2], ..History::default() };
         let of = |penalty, window| Repetition::new(penalty, window).unwrap();
         logits(of(2.0, 0), &said, &[4.0, -3.0, 0.0, 4.0], &[2.0, -6.0, 0.0, 4.0]);
         logits(of(0.5, 0), &said, &[4.0, -3.0, 1.0, 4.0], &[8.0, -1.5, 2.0, 4.0]);
@@ -70,20 +70,20 @@ mod tests {
         logits(of(2.0, 3), &said, &[4.0, -3.0, 8.0, 4.0], &[4.0, -6.0, 4.0, 4.0]);
         logits(of(2.0, 99), &said, &[4.0, NO, 8.0, 4.0], &[2.0, NO, 4.0, 4.0]);
         logits(of(1.0, 0), &said, &[4.0, -3.0, 8.0, 4.0], &[4.0, -3.0, 8.0, 4.0]);
-        logits(of(2.0, 0), &Said::default(), &[4.0, -3.0], &[4.0, -3.0]);
+        logits(of(2.0, 0), &History::default(), &[4.0, -3.0], &[4.0, -3.0]);
     }
 
     #[test]
     fn the_encoders_twin_lifts() {
         let of = EncoderRepetition::new(2.0).unwrap();
-        let said = Said { prompt: &[0], encoder: Some(&[1, 2, 99]), ..Said::default() };
+        let said = History { prompt: &[0], encoder: Some(&[1, 2, 99]), ..History::default() };
         logits(of.clone(), &said, &[4.0, -3.0, 4.0], &[4.0, -1.5, 8.0]);
-        logits(of, &Said { prompt: &[0], ..Said::default() }, &[4.0, -3.0], &[8.0, -3.0]);
+        logits(of, &History { prompt: &[0], ..History::default() }, &[4.0, -3.0], &[8.0, -3.0]);
     }
 
     #[test]
     fn extreme_penalties_stay_finite() {
-        let said = Said { prompt: &[0, 1], ..Said::default() };
+        let said = History { prompt: &[0, 1], ..History::default() };
         logits(Repetition::new(1e300, 0).unwrap(), &said, &[4.0, -3.0], &[0.0, -f32::MAX]);
         logits(Repetition::new(1e-300, 0).unwrap(), &said, &[4.0, -3.0], &[f32::MAX, 0.0]);
         assert!(Repetition::new(0.0, 0).is_err() && Repetition::new(-1.0, 0).is_err());

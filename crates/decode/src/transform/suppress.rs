@@ -1,6 +1,6 @@
 //! Suppressed tokens: never said, or not said at the beginning.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -21,7 +21,7 @@ step! {
 }
 
 impl Transform for Suppress {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         row.forbid(self.ids.iter().copied());
     }
 
@@ -31,7 +31,7 @@ impl Transform for Suppress {
 }
 
 impl Transform for SuppressBegin {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         let after = if said.prompt.len() == 1 { self.after } else { 0 };
         if said.generated.len() == after {
             row.forbid(self.ids.iter().copied());
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let said = |generated| Said { prompt: &[0], generated, ..Said::default() };
+        let said = |generated| History { prompt: &[0], generated, ..History::default() };
         let x = [1.0, 2.0, NO];
         logits(Suppress::new(vec![0, 2, 77]).unwrap(), &said(&[1]), &x, &[NO, 2.0, NO]);
         logits(Suppress::new(vec![]).unwrap(), &said(&[]), &x, &x);
@@ -60,6 +60,6 @@ mod tests {
         logits(begin(1), &said(&[]), &x, &x);
         logits(begin(1), &said(&[1]), &x, &[NO, 2.0, NO]);
         // A longer prompt has its forced_bos, if any, behind it.
-        logits(begin(1), &Said { prompt: &[0, 0], ..Said::default() }, &x, &[NO, 2.0, NO]);
+        logits(begin(1), &History { prompt: &[0, 0], ..History::default() }, &x, &[NO, 2.0, NO]);
     }
 }

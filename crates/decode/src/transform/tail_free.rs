@@ -6,7 +6,7 @@
 //!
 //! The bends need the whole order, so this is the one step that sorts all that is left: put a `top_k` before it.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -17,7 +17,7 @@ step! {
 }
 
 impl Transform for TailFree {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         let n = row.alive().len();
         if self.idle() || n < 3 {
             return;
@@ -75,7 +75,7 @@ mod tests {
         // Five equals, three bends of 1/3 each, sums 1/3, 2/3, 1: 0.6 is passed at the second.
         probabilities(of(0.6), &[(&[0.2; 5], &[1.0, 0.0, 0.0, 0.0, 0.0])]);
         probabilities(of(0.9), &[(&[0.2; 5], &[0.5, 0.5, 0.0, 0.0, 0.0])]);
-        logits(of(0.1), &Said::default(), &[NO, 1.0, 0.0], &[NO, 1.0, 0.0]);
-        logits(of(0.1), &Said::default(), &[NO, 1.0, NO], &[NO, 1.0, NO]);
+        logits(of(0.1), &History::default(), &[NO, 1.0, 0.0], &[NO, 1.0, 0.0]);
+        logits(of(0.1), &History::default(), &[NO, 1.0, NO], &[NO, 1.0, NO]);
     }
 }

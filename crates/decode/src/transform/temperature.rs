@@ -2,7 +2,7 @@
 //!
 //! T → 0 is greedy, and T = 0 is taken at its word: only the best token stays (as in llama.cpp; transformers refuses 0).
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -14,7 +14,7 @@ step! {
 }
 
 impl Transform for Temperature {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         cool(row, self.temperature);
     }
 
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        logits(at(2.0), &Said::default(), &[4.0, -2.0, NO], &[2.0, -1.0, NO]);
-        logits(at(1.0), &Said::default(), &[4.0, -2.0], &[4.0, -2.0]);
+        logits(at(2.0), &History::default(), &[4.0, -2.0, NO], &[2.0, -1.0, NO]);
+        logits(at(1.0), &History::default(), &[4.0, -2.0], &[4.0, -2.0]);
         // p^(1/T): squares at T = 1/2, 0.16 : 0.09 : 0.04 : 0.01 of 0.3.
         let squares: &[f64] = &[0.16 / 0.3, 0.09 / 0.3, 0.04 / 0.3, 0.01 / 0.3];
         probabilities(at(0.5), &[(&[0.4, 0.3, 0.2, 0.1], squares)]);
@@ -74,7 +74,7 @@ mod tests {
 
     fn logits_best(t: f64, before: &[f32]) {
         let mut row = Row::of(before).unwrap();
-        at(t).apply(&mut row, &Said::default());
+        at(t).apply(&mut row, &History::default());
         let scale = row.scale();
         assert!(scale.probability(row.logit(1)) > 0.999_999, "T = {t}: {:?}", row.logits());
     }

@@ -2,7 +2,7 @@
 //!
 //! The square makes the bar high when the row is sure and nearly vanish when it is not. KoboldAI's definition.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -14,7 +14,7 @@ step! {
 }
 
 impl Transform for TopA {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         if !self.idle() {
             // p ≥ a·p_max² with p = w/Σ and p_max = 1/Σ.
             row.cut(1, |weight, total| weight >= self.a / total);
@@ -48,6 +48,6 @@ mod tests {
         probabilities(of(0.7), &[(p, &[0.0, 2.0 / 9.0, 3.0 / 9.0, 4.0 / 9.0])]);
         probabilities(of(1.0), &[(p, &[0.0, 2.0 / 9.0, 3.0 / 9.0, 4.0 / 9.0]), (&[0.25; 4], &[0.25; 4]), (&[1.0], &[1.0])]);
         probabilities(of(0.2), &[(&[0.9, 0.09, 0.01], &[1.0, 0.0, 0.0])]); // bar 0.162
-        logits(of(1.0), &Said::default(), &[NO, 1.0], &[NO, 1.0]);
+        logits(of(1.0), &History::default(), &[NO, 1.0], &[NO, 1.0]);
     }
 }

@@ -3,7 +3,7 @@
 //! Tokens as good as the k-th stay too, as in transformers; llama.cpp cuts such ties by the order of its sort. The k-th is
 //! found by selection, in time linear in the vocabulary.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -17,7 +17,7 @@ step! {
 }
 
 impl Transform for TopK {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         let k = self.k.max(self.keep);
         if !self.idle() && k < row.alive().len() {
             let floor = row.nth(k);
@@ -58,14 +58,14 @@ mod tests {
 
     #[test]
     fn tokens_that_are_out_are_not_counted() {
-        logits(of(2), &Said::default(), &[NO, 1.0, NO, 3.0, 2.0], &[NO, NO, NO, 3.0, 2.0]);
-        logits(TopK::new(1, 2).unwrap(), &Said::default(), &[1.0, 3.0, 2.0], &[NO, 3.0, 2.0]);
+        logits(of(2), &History::default(), &[NO, 1.0, NO, 3.0, 2.0], &[NO, NO, NO, 3.0, 2.0]);
+        logits(TopK::new(1, 2).unwrap(), &History::default(), &[1.0, 3.0, 2.0], &[NO, 3.0, 2.0]);
     }
 
     #[test]
     fn a_large_k_goes_by_selection() {
         let before: Vec<f32> = (0..1000).map(|i| ((i * 377) % 1000) as f32).collect();
         let after: Vec<f32> = before.iter().map(|x| if *x >= 700.0 { *x } else { NO }).collect();
-        logits(of(300), &Said::default(), &before, &after);
+        logits(of(300), &History::default(), &before, &after);
     }
 }

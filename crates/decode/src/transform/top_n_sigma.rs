@@ -3,7 +3,7 @@
 //! x ≥ max − n·σ, σ the deviation of the logits that are left (those at −∞ do not count, as in llama.cpp). Temperature
 //! scales x and σ alike, so it does not change who stays.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -15,7 +15,7 @@ step! {
 }
 
 impl Transform for TopNSigma {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         let count = row.alive().len() as f64;
         if self.idle() || count < 2.0 {
             return;
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn by_hand() {
         let of = |n| TopNSigma::new(n).unwrap();
-        let said = Said::default();
+        let said = History::default();
         // Mean 3, deviation √2 = 1.414: the bars are 5 − 1.414 and 5 − 2.828.
         logits(of(1.0), &said, &[1.0, 2.0, 3.0, 4.0, 5.0], &[NO, NO, NO, 4.0, 5.0]);
         logits(of(2.0), &said, &[1.0, 2.0, 3.0, 4.0, 5.0], &[NO, NO, 3.0, 4.0, 5.0]);

@@ -3,7 +3,7 @@
 //! From the most probable down, tokens stay until the sum reaches p; the one that reaches it stays too, so one always
 //! stays. Among equals the lower id comes first (the other tools leave that to the luck of their sorts).
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -17,7 +17,7 @@ step! {
 }
 
 impl Transform for TopP {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         let n = row.alive().len();
         if self.idle() || n < 2 {
             return;
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn one_token_left_stays() {
-        logits(of(0.5), &Said::default(), &[NO, 1.0, NO], &[NO, 1.0, NO]);
-        logits(of(0.0), &Said::default(), &[NO, 1.0, 1.0], &[NO, 1.0, NO]);
+        logits(of(0.5), &History::default(), &[NO, 1.0, NO], &[NO, 1.0, NO]);
+        logits(of(0.0), &History::default(), &[NO, 1.0, 1.0], &[NO, 1.0, NO]);
     }
 }

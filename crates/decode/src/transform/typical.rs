@@ -3,7 +3,7 @@
 //! With H = −Σ p ln p, tokens are taken in the order of |−ln p − H| until their probabilities sum to the mass p; the token
 //! that reaches it stays, and so do its equals (as in transformers). The most probable token can be among those cut.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -18,7 +18,7 @@ step! {
 }
 
 impl Transform for Typical {
-    fn apply(&self, row: &mut Row, _: &Said) {
+    fn apply(&self, row: &mut Row, _: &History) {
         if self.idle() || row.alive().len() < 2 {
             return;
         }
@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn what_is_out_does_not_count() {
         let (a, b, c) = (0.4f32.ln(), 0.3f32.ln(), 0.2f32.ln());
-        logits(of(0.45), &Said::default(), &[NO, a, NO, b, c, 0.1f32.ln()], &[NO, NO, NO, b, c, NO]);
-        logits(of(0.45), &Said::default(), &[NO, a], &[NO, a]);
+        logits(of(0.45), &History::default(), &[NO, a, NO, b, c, 0.1f32.ln()], &[NO, NO, NO, b, c, NO]);
+        logits(of(0.45), &History::default(), &[NO, a], &[NO, a]);
         assert!(Typical::new(0.0, 1).is_err());
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! With the given probability, of the tokens with p ≥ threshold only the last one stays (with everything below it). That
 //! breaks clichés and keeps sense, because something plausible always remains. Above 0.5 no two tokens can pass, so it is off.
-//! The die is the uniform number at the key of this seed and step, handed in with [`Said`]: the same key, the same fall.
+//! The die is the uniform number at the key of this seed and step, handed in with [`History`]: the same key, the same fall.
 
-use super::{Said, Transform, sheet::step};
+use super::{History, Transform, sheet::step};
 use crate::row::Row;
 
 step! {
@@ -19,7 +19,7 @@ step! {
 }
 
 impl Transform for Xtc {
-    fn apply(&self, row: &mut Row, said: &Said) {
+    fn apply(&self, row: &mut Row, said: &History) {
         let n = row.alive().len();
         if self.idle() || n < 2 || said.key.named("xtc").uniform(0) as f64 >= self.probability {
             return;
@@ -61,13 +61,13 @@ mod tests {
         probabilities(always(0.39), &[(p, p)]);
         probabilities(always(0.6), &[(&[0.9, 0.1], &[0.9, 0.1])]);
         probabilities(always(0.0), &[(&[0.25; 4], &[0.0, 0.0, 0.0, 1.0]), (&[1.0], &[1.0])]);
-        logits(always(0.1), &Said::default(), &[NO, 1.0], &[NO, 1.0]);
+        logits(always(0.1), &History::default(), &[NO, 1.0], &[NO, 1.0]);
     }
 
     #[test]
     fn the_die_is_the_keys() {
         let falls = |step| {
-            let said = Said { key: Key::new(5, step, 0), ..Said::default() };
+            let said = History { key: Key::new(5, step, 0), ..History::default() };
             let mut row = Row::of(&[1.0, 1.0]).unwrap();
             Xtc::new(0.3, 0.25).unwrap().apply(&mut row, &said);
             row.alive().len() == 1

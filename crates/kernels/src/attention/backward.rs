@@ -5,7 +5,7 @@
 
 use super::heads::{Heads, deal};
 use super::tile::{Core, QUERIES, cap_slopes, soften_back, times};
-use crate::fused::room;
+use crate::fused::uninit;
 use crate::product::{Strided, product_on, rowwise};
 use crate::simd;
 use burn::backend::flex::FlexTensor;
@@ -44,8 +44,8 @@ impl Scratch {
     fn new(core: &Core) -> Self {
         let (m, n) = core.largest();
         let slopes = vec![1.0; if core.how.soft_cap.is_some() { n } else { 0 }];
-        let (p, ds) = (room(m * n), room(m * n));
-        Self { p, ds, delta: vec![0.0; m], factors: vec![1.0; n], slopes, dq: room(m * core.d) }
+        let (p, ds) = (uninit(m * n), uninit(m * n));
+        Self { p, ds, delta: vec![0.0; m], factors: vec![1.0; n], slopes, dq: uninit(m * core.d) }
     }
 }
 

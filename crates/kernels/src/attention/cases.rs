@@ -2,7 +2,7 @@
 
 use super::{Attend, Mask, Qkv, Sight, attention};
 use crate::Key;
-use crate::case::{Bench, Case, Work};
+use crate::registry::{Bench, Case, Work};
 use burn::tensor::Tensor;
 
 /// The sizes of a case.

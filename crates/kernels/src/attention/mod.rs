@@ -32,8 +32,8 @@ mod tile;
 
 pub use mask::{Mask, Sight};
 
-use crate::case::Op;
-use crate::fused::{Fused, apply, dense, room, tensor};
+use crate::fused::{Fused, apply, contiguous, tensor, uninit};
+use crate::registry::Op;
 use crate::{Key, dropout};
 use burn::backend::DispatchTensor;
 use burn::backend::flex::FlexTensor;
@@ -209,7 +209,7 @@ impl<const N: usize> Fused<N> for Kernel {
         let inputs = inputs.map(|input| {
             place += 1;
             // The bias is read by whole rows of keys, the others by rows of a head.
-            input.map(if place == N { dense } else { heads::readable })
+            input.map(if place == N { contiguous } else { heads::readable })
         });
         let core = tile::Core::new(&self.how, &inputs);
         let [b, h, tq, _, d] = core.sizes();
@@ -227,7 +227,7 @@ impl<const N: usize> Fused<N> for Kernel {
         let (bias, tensors) = grads.split_last_mut().expect("attention has a place for the bias");
         if wants[..N - 1].contains(&true) {
             let shapes = saved.inputs.iter().flatten().map(|x| x.layout().shape().clone());
-            let mut buffers: Vec<_> = shapes.clone().take(N - 1).map(|s| room(s.num_elements())).collect();
+            let mut buffers: Vec<_> = shapes.clone().take(N - 1).map(|s| uninit(s.num_elements())).collect();
             backward::inputs(&core, &from, &mut buffers);
             for (((place, buffer), shape), wanted) in tensors.iter_mut().zip(buffers).zip(shapes).zip(wants) {
                 *place = wanted.then(|| tensor(buffer, shape));

@@ -3,7 +3,7 @@
 //! Quirks: the table of positions has two unused rows in front. The output bias (`final_logits_bias`) is in every file
 //! but is not learned. Encoder and decoder may have different widths inside.
 
-use super::{Config, Files, Sheet, Task, config};
+use super::{Config, Files, HeadKind, Sheet, config};
 use super::{Framing, LinearLayout, Pieces, Sizes, TargetStart, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
@@ -16,7 +16,7 @@ use qkv_weights::{Layout, Names};
 pub const SHEET: Sheet = Sheet {
     name: "bart",
     model_types: &["bart"],
-    architectures: &[("BartForConditionalGeneration", Task::Language), ("BartModel", Task::Base)],
+    architectures: &[("BartForConditionalGeneration", HeadKind::Language), ("BartModel", HeadKind::Base)],
     read,
     write,
     names,
@@ -64,7 +64,7 @@ pub(super) fn read_pair(config: &Config, sheet: &Sheet, position: Position, norm
         norm: NormKind::Layer { eps: 1e-5 },
         position,
         head: match sheet.task(config)? {
-            Task::Base => Head::None,
+            HeadKind::Base => Head::None,
             _ => Head::Language { output: Output::Tied, bias: true },
         },
         dropout: Dropout {

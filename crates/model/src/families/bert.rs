@@ -6,7 +6,7 @@
 //! bare network leave the prefix `bert.` out.
 
 use super::gguf::{self, Dialect, Keys, Writer};
-use super::{Config, Files, Sheet, Task, config, name_labels};
+use super::{Config, Files, HeadKind, Sheet, config, name_labels};
 use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
@@ -20,12 +20,12 @@ pub const SHEET: Sheet = Sheet {
     name: "bert",
     model_types: &["bert"],
     architectures: &[
-        ("BertForMaskedLM", Task::Masked),
-        ("BertModel", Task::Base),
-        ("BertForPreTraining", Task::Masked),
-        ("BertForSequenceClassification", Task::Classify),
-        ("BertForTokenClassification", Task::Tag),
-        ("BertForQuestionAnswering", Task::Answer),
+        ("BertForMaskedLM", HeadKind::Masked),
+        ("BertModel", HeadKind::Base),
+        ("BertForPreTraining", HeadKind::Masked),
+        ("BertForSequenceClassification", HeadKind::Classify),
+        ("BertForTokenClassification", HeadKind::Tag),
+        ("BertForQuestionAnswering", HeadKind::Answer),
     ],
     read,
     write,
@@ -46,7 +46,7 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
     let position = Position::Learned { max, offset: 0, padding_id: None, place: Place::Input };
     let act = config.activation_or("hidden_act", "gelu")?;
     let head = match SHEET.task(config)? {
-        Task::Masked | Task::Language => Head::Masked { act },
+        HeadKind::Masked | HeadKind::Language => Head::Masked { act },
         task => head(config, task, Pool::Dense(Activation::Tanh), files.has("pooler.dense.weight"))?,
     };
     read_encoder(config, token_types, position, head)
@@ -103,11 +103,11 @@ pub(super) fn encoder(sizes: &Sizes) -> Spec {
 }
 
 /// The heads that all encoders have, with `pool` before a classifier.
-pub(super) fn head(config: &Config, task: Task, pool: Pool, has_pooler: bool) -> Result<Head> {
+pub(super) fn head(config: &Config, task: HeadKind, pool: Pool, has_pooler: bool) -> Result<Head> {
     Ok(match task {
-        Task::Classify => Head::Classify { labels: config.label_count()?, pool },
-        Task::Tag => Head::Tag { labels: config.label_count()? },
-        Task::Answer => Head::Span,
+        HeadKind::Classify => Head::Classify { labels: config.label_count()?, pool },
+        HeadKind::Tag => Head::Tag { labels: config.label_count()? },
+        HeadKind::Answer => Head::Span,
         _ if has_pooler => Head::Pool,
         _ => Head::None,
     })

@@ -28,11 +28,11 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
         let fail = |what: String, hint: &str| Error::new(&place, what, hint);
-        let size = std::fs::metadata(path).map_err(|e| fail(e.to_string(), "is the path right?"))?.len();
+        let size = std::fs::metadata(path).map_err(|e| Error::read(&place, &e, "is the path right?"))?.len();
         if size > LARGEST {
             return Err(fail(format!("{size} bytes are too many for a configuration"), "is this another file?"));
         }
-        let bytes = std::fs::read(path).map_err(|e| fail(e.to_string(), "is the file readable?"))?;
+        let bytes = std::fs::read(path).map_err(|e| Error::read(&place, &e, "is the file readable?"))?;
         Self::parse(&place, &bytes)
     }
 

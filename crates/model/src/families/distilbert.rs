@@ -2,7 +2,7 @@
 //!
 //! Quirks: words of its own for every size. The classifier has a dense layer with ReLU of its own. ε is always 1e-12.
 
-use super::{Config, Files, Sheet, Task, bert, config, name_labels};
+use super::{Config, Files, HeadKind, Sheet, bert, config, name_labels};
 use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
@@ -16,11 +16,11 @@ pub const SHEET: Sheet = Sheet {
     name: "distilbert",
     model_types: &["distilbert"],
     architectures: &[
-        ("DistilBertForMaskedLM", Task::Masked),
-        ("DistilBertModel", Task::Base),
-        ("DistilBertForSequenceClassification", Task::Classify),
-        ("DistilBertForTokenClassification", Task::Tag),
-        ("DistilBertForQuestionAnswering", Task::Answer),
+        ("DistilBertForMaskedLM", HeadKind::Masked),
+        ("DistilBertModel", HeadKind::Base),
+        ("DistilBertForSequenceClassification", HeadKind::Classify),
+        ("DistilBertForTokenClassification", HeadKind::Tag),
+        ("DistilBertForQuestionAnswering", HeadKind::Answer),
     ],
     read,
     write,
@@ -40,7 +40,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     let act = config.activation_or("activation", "gelu")?;
     let vocabulary = config.count_or("vocab_size", 30_522)?;
     let head = match SHEET.task(config)? {
-        Task::Masked | Task::Language => Head::Masked { act },
+        HeadKind::Masked | HeadKind::Language => Head::Masked { act },
         task => bert::head(config, task, Pool::Dense(Activation::Relu), false)?,
     };
     let hidden = config.number_or("dropout", 0.1)?;

@@ -7,7 +7,9 @@
 //! discriminator's logits have one number for each token.
 
 use super::bert;
-use super::{Config, Files, Framing, LinearLayout, Pieces, Sheet, Sizes, Task, TextStart, TokenizerShape, Tokenizing};
+use super::{
+    Config, Files, Framing, HeadKind, LinearLayout, Pieces, Sheet, Sizes, TextStart, TokenizerShape, Tokenizing,
+};
 use crate::Result;
 use crate::spec::{Head, Input, Place, Pool, Position, Spec};
 use qkv_kernels::Activation;
@@ -18,12 +20,12 @@ pub const SHEET: Sheet = Sheet {
     name: "electra",
     model_types: &["electra"],
     architectures: &[
-        ("ElectraForPreTraining", Task::Detect),
-        ("ElectraForMaskedLM", Task::Masked),
-        ("ElectraModel", Task::Base),
-        ("ElectraForSequenceClassification", Task::Classify),
-        ("ElectraForTokenClassification", Task::Tag),
-        ("ElectraForQuestionAnswering", Task::Answer),
+        ("ElectraForPreTraining", HeadKind::Detect),
+        ("ElectraForMaskedLM", HeadKind::Masked),
+        ("ElectraModel", HeadKind::Base),
+        ("ElectraForSequenceClassification", HeadKind::Classify),
+        ("ElectraForTokenClassification", HeadKind::Tag),
+        ("ElectraForQuestionAnswering", HeadKind::Answer),
     ],
     read,
     write,
@@ -43,8 +45,8 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     let max = config.count_or("max_position_embeddings", 512)?;
     let position = Position::Learned { max, offset: 0, padding_id: None, place: Place::Input };
     let head = match SHEET.task(config)? {
-        Task::Detect => Head::Detect { act: config.activation_or("hidden_act", "gelu")? },
-        Task::Masked => Head::Masked { act: Activation::Gelu },
+        HeadKind::Detect => Head::Detect { act: config.activation_or("hidden_act", "gelu")? },
+        HeadKind::Masked => Head::Masked { act: Activation::Gelu },
         task => bert::head(config, task, SHEET.pool, false)?,
     };
     let mut spec = bert::read_encoder(&with_defaults(config), token_types, position, head)?;

@@ -6,7 +6,9 @@
 //! the width of a head is. Of two consecutive layers the first has the window.
 
 use super::gguf::{Dialect, Keys, Writer};
-use super::{Config, Files, Framing, LinearLayout, Pieces, Sheet, Sizes, Task, TextStart, TokenizerShape, Tokenizing};
+use super::{
+    Config, Files, Framing, HeadKind, LinearLayout, Pieces, Sheet, Sizes, TextStart, TokenizerShape, Tokenizing,
+};
 use super::{config, llama, rope};
 use crate::Result;
 use crate::spec::{Head, Input, Output, Pool, Shape, SoftCap, Spec, Window};
@@ -19,7 +21,7 @@ use serde_json::Value;
 pub const SHEET: Sheet = Sheet {
     name: "gemma2",
     model_types: &["gemma2"],
-    architectures: &[("Gemma2ForCausalLM", Task::Language), ("Gemma2Model", Task::Base)],
+    architectures: &[("Gemma2ForCausalLM", HeadKind::Language), ("Gemma2Model", HeadKind::Base)],
     read,
     write,
     names,
@@ -51,7 +53,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
 }
 
 /// What Gemma 2 and 3 have in common; positions are LLaMA's.
-pub(super) fn read_decoder(config: &Config, task: Task, full_every: usize, positions: usize) -> Result<Spec> {
+pub(super) fn read_decoder(config: &Config, task: HeadKind, full_every: usize, positions: usize) -> Result<Spec> {
     config.only("attention_bias", false)?;
     config.only("use_bidirectional_attention", false)?;
     config.only("tie_word_embeddings", true)?;

@@ -6,7 +6,9 @@
 //! `rope_local_base_freq`, `rope_theta` and `rope_scaling`.
 
 use super::gguf::{Dialect, Keys, Writer};
-use super::{Config, Files, Framing, LinearLayout, Pieces, Sheet, Sizes, Task, TextStart, TokenizerShape, Tokenizing};
+use super::{
+    Config, Files, Framing, HeadKind, LinearLayout, Pieces, Sheet, Sizes, TextStart, TokenizerShape, Tokenizing,
+};
 use super::{gemma2, llama, rope};
 use crate::Result;
 use crate::spec::{Pool, Position, Spec, Window};
@@ -18,7 +20,7 @@ use serde_json::{Value, json};
 pub const SHEET: Sheet = Sheet {
     name: "gemma3_text",
     model_types: &["gemma3_text"],
-    architectures: &[("Gemma3ForCausalLM", Task::Language), ("Gemma3TextModel", Task::Base)],
+    architectures: &[("Gemma3ForCausalLM", HeadKind::Language), ("Gemma3TextModel", HeadKind::Base)],
     read,
     write,
     names,

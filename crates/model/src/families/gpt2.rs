@@ -4,7 +4,7 @@
 //! carry the causal mask as a tensor.
 
 use super::gguf::{self, Dialect, Keys, Writer};
-use super::{Config, Files, Sheet, Task, config};
+use super::{Config, Files, HeadKind, Sheet, config};
 use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
@@ -17,7 +17,7 @@ use qkv_weights::{Layout, Names};
 pub const SHEET: Sheet = Sheet {
     name: "gpt2",
     model_types: &["gpt2"],
-    architectures: &[("GPT2LMHeadModel", Task::Language), ("GPT2Model", Task::Base)],
+    architectures: &[("GPT2LMHeadModel", HeadKind::Language), ("GPT2Model", HeadKind::Base)],
     read,
     write,
     names,
@@ -47,7 +47,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
         norm: NormKind::Layer { eps: config.number_or("layer_norm_epsilon", 1e-5)? },
         position: Position::Learned { max, offset: 0, padding_id: None, place: Place::Input },
         head: match SHEET.task(config)? {
-            Task::Base => Head::None,
+            HeadKind::Base => Head::None,
             _ => Head::Language { output: if tied { Output::Tied } else { Output::Own }, bias: false },
         },
         dropout: Dropout {

@@ -5,7 +5,7 @@
 //! Quirks: Mistral has a window unless it is null. In GGUF, queries and keys lie with rotary pairs as neighbours.
 
 use super::gguf::{self, Dialect, Keys, Writer};
-use super::{Config, Files, Sheet, Task, config, rope};
+use super::{Config, Files, HeadKind, Sheet, config, rope};
 use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
@@ -20,12 +20,12 @@ pub const SHEET: Sheet = Sheet {
     name: "llama",
     model_types: &["llama", "mistral", "qwen2"],
     architectures: &[
-        ("LlamaForCausalLM", Task::Language),
-        ("LlamaModel", Task::Base),
-        ("MistralForCausalLM", Task::Language),
-        ("MistralModel", Task::Base),
-        ("Qwen2ForCausalLM", Task::Language),
-        ("Qwen2Model", Task::Base),
+        ("LlamaForCausalLM", HeadKind::Language),
+        ("LlamaModel", HeadKind::Base),
+        ("MistralForCausalLM", HeadKind::Language),
+        ("MistralModel", HeadKind::Base),
+        ("Qwen2ForCausalLM", HeadKind::Language),
+        ("Qwen2Model", HeadKind::Base),
     ],
     read,
     write,
@@ -71,7 +71,7 @@ pub(super) struct Defaults {
 }
 
 /// What LLaMA's descendants have in common: a decoder without biases, in LLaMA's words.
-pub(super) fn read_decoder(config: &Config, task: Task, defaults: Defaults) -> Result<Spec> {
+pub(super) fn read_decoder(config: &Config, task: HeadKind, defaults: Defaults) -> Result<Spec> {
     let width = config.count_or("hidden_size", 4096)?;
     let heads = config.count_or("num_attention_heads", 32)?;
     let kv_heads = config.count_or("num_key_value_heads", heads)?;
@@ -91,7 +91,7 @@ pub(super) fn read_decoder(config: &Config, task: Task, defaults: Defaults) -> R
         norm: NormKind::Rms { eps: config.number_or("rms_norm_eps", 1e-6)? },
         position: rope::rotary(config, &stack, width, defaults.positions)?,
         head: match task {
-            Task::Base => Head::None,
+            HeadKind::Base => Head::None,
             _ => Head::Language { output: if tied { Output::Tied } else { Output::Own }, bias: false },
         },
         dropout: Dropout { attention: config.number_or("attention_dropout", 0.0)?, ..Dropout::default() },

@@ -5,7 +5,7 @@
 //! are scaled by √C and not normed. The output bias is in every file but is not learned. There is no start token: the
 //! decoder starts with padding.
 
-use super::{Config, Files, Sheet, Task, bart};
+use super::{Config, Files, HeadKind, Sheet, bart};
 use super::{Framing, LinearLayout, Pieces, Sizes, TargetStart, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
@@ -17,7 +17,7 @@ use qkv_nn::position::Waves;
 pub const SHEET: Sheet = Sheet {
     name: "marian",
     model_types: &["marian"],
-    architectures: &[("MarianMTModel", Task::Language), ("MarianModel", Task::Base)],
+    architectures: &[("MarianMTModel", HeadKind::Language), ("MarianModel", HeadKind::Base)],
     read,
     write,
     names: bart::names,

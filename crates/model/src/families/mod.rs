@@ -48,7 +48,7 @@ pub struct Sheet {
     /// what `model_type` may be
     pub model_types: &'static [&'static str],
     /// what `architectures` may be, and what they are for; the first is assumed where none is named
-    pub architectures: &'static [(&'static str, Task)],
+    pub architectures: &'static [(&'static str, HeadKind)],
     /// what `config.json` says
     pub read: fn(&Config, &Files) -> Result<Spec>,
     /// what `config.json` must say
@@ -92,7 +92,7 @@ pub const ALL: &[&Sheet] = &[
 
 /// What a checkpoint is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum HeadKind {
     /// hidden states, and one vector for the sequence where there is a pooler
     Base,
     /// the next token
@@ -109,7 +109,7 @@ pub enum Task {
     Detect,
 }
 
-impl Task {
+impl HeadKind {
     /// The task of a network with this head.
     pub fn of(head: &Head) -> Self {
         match head {
@@ -171,7 +171,7 @@ pub fn named(name: &str) -> Result<&'static Sheet> {
 
 impl Sheet {
     /// What the checkpoint is for, by its first architecture; an unknown one is refused.
-    pub fn task(&self, config: &Config) -> Result<Task> {
+    pub fn task(&self, config: &Config) -> Result<HeadKind> {
         let Some(name) = config.architecture() else { return Ok(self.architectures[0].1) };
         self.architectures.iter().find(|(n, _)| *n == name).map(|(_, task)| *task).ok_or_else(|| {
             let known: Vec<&str> = self.architectures.iter().map(|(n, _)| *n).collect();
@@ -190,7 +190,7 @@ impl Sheet {
             return Ok(known.clone());
         }
         let mut config = known.cloned().unwrap_or_else(|| Config::new(self.name));
-        let task = Task::of(&spec.head);
+        let task = HeadKind::of(&spec.head);
         if !self.task(&config).is_ok_and(|t| t == task && config.architecture().is_some()) {
             let Some((name, _)) = self.architectures.iter().find(|(_, t)| *t == task) else {
                 let what = format!("a {} network has no head for {task:?}", self.name);
@@ -271,22 +271,22 @@ mod tests {
     fn name_tables_are_complete_and_bijective() {
         let heads = |family: &str, task| match task {
             // Where there is a pooler.
-            Task::Base if ["bert", "roberta", "vit"].contains(&family) => Head::Pool,
-            Task::Base => Head::None,
-            Task::Language => Head::Language { output: crate::spec::Output::Own, bias: false },
-            Task::Masked => Head::Masked { act: qkv_kernels::Activation::Gelu },
-            Task::Classify => {
+            HeadKind::Base if ["bert", "roberta", "vit"].contains(&family) => Head::Pool,
+            HeadKind::Base => Head::None,
+            HeadKind::Language => Head::Language { output: crate::spec::Output::Own, bias: false },
+            HeadKind::Masked => Head::Masked { act: qkv_kernels::Activation::Gelu },
+            HeadKind::Classify => {
                 Head::Classify { labels: 3, pool: crate::spec::Pool::Dense(qkv_kernels::Activation::Tanh) }
             }
-            Task::Tag => Head::Tag { labels: 5 },
-            Task::Answer => Head::Span,
-            Task::Detect => Head::Detect { act: qkv_kernels::Activation::Gelu },
+            HeadKind::Tag => Head::Tag { labels: 5 },
+            HeadKind::Answer => Head::Span,
+            HeadKind::Detect => Head::Detect { act: qkv_kernels::Activation::Gelu },
         };
         for sheet in ALL {
             let family = sheet.name;
             for (architecture, task) in sheet.architectures {
                 let mut spec = (sheet.sizes)(&sizes::tests::sizes_of(sheet)).expect("a network");
-                if *task != Task::of(&spec.head) {
+                if *task != HeadKind::of(&spec.head) {
                     spec.head = heads(family, *task);
                 }
                 let mut config = Config::new(sheet.name);

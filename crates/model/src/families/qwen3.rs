@@ -4,7 +4,7 @@
 //! window; no published checkpoint has one, and none is read here.
 
 use super::gguf::{Dialect, Keys, Writer};
-use super::{Config, Files, Sheet, Task, llama};
+use super::{Config, Files, HeadKind, Sheet, llama};
 use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::spec::{Head, Output, Pool, Spec};
@@ -16,7 +16,7 @@ use qkv_weights::{Layout, Names};
 pub const SHEET: Sheet = Sheet {
     name: "qwen3",
     model_types: &["qwen3"],
-    architectures: &[("Qwen3ForCausalLM", Task::Language), ("Qwen3Model", Task::Base)],
+    architectures: &[("Qwen3ForCausalLM", HeadKind::Language), ("Qwen3Model", HeadKind::Base)],
     read,
     write,
     names,

@@ -4,7 +4,7 @@
 //! the row `pad_token_id`; so a table of 514 rows has room for 512 tokens. There is one token type. The classifier has
 //! a dense layer and tanh of its own instead of BERT's pooler, and the masked head always uses the exact GELU.
 
-use super::{Config, Files, Sheet, Task, bert};
+use super::{Config, Files, HeadKind, Sheet, bert};
 use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::spec::{Head, Input, Place, Pool, Position, Spec};
@@ -16,16 +16,16 @@ pub const SHEET: Sheet = Sheet {
     name: "roberta",
     model_types: &["roberta", "xlm-roberta"],
     architectures: &[
-        ("RobertaForMaskedLM", Task::Masked),
-        ("RobertaModel", Task::Base),
-        ("RobertaForSequenceClassification", Task::Classify),
-        ("RobertaForTokenClassification", Task::Tag),
-        ("RobertaForQuestionAnswering", Task::Answer),
-        ("XLMRobertaForMaskedLM", Task::Masked),
-        ("XLMRobertaModel", Task::Base),
-        ("XLMRobertaForSequenceClassification", Task::Classify),
-        ("XLMRobertaForTokenClassification", Task::Tag),
-        ("XLMRobertaForQuestionAnswering", Task::Answer),
+        ("RobertaForMaskedLM", HeadKind::Masked),
+        ("RobertaModel", HeadKind::Base),
+        ("RobertaForSequenceClassification", HeadKind::Classify),
+        ("RobertaForTokenClassification", HeadKind::Tag),
+        ("RobertaForQuestionAnswering", HeadKind::Answer),
+        ("XLMRobertaForMaskedLM", HeadKind::Masked),
+        ("XLMRobertaModel", HeadKind::Base),
+        ("XLMRobertaForSequenceClassification", HeadKind::Classify),
+        ("XLMRobertaForTokenClassification", HeadKind::Tag),
+        ("XLMRobertaForQuestionAnswering", HeadKind::Answer),
     ],
     read,
     write,
@@ -50,7 +50,7 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
     };
     let position = Position::Learned { max, offset, padding_id: Some(pad), place: Place::Input };
     let head = match SHEET.task(config)? {
-        Task::Masked | Task::Language => Head::Masked { act: Activation::Gelu },
+        HeadKind::Masked | HeadKind::Language => Head::Masked { act: Activation::Gelu },
         task => bert::head(config, task, Pool::Dense(Activation::Tanh), files.has("pooler.dense.weight"))?,
     };
     bert::read_encoder(config, config.count_or("type_vocab_size", 1)?, position, head)

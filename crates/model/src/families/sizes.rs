@@ -118,7 +118,7 @@ impl Sizes {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::families::{self, Task};
+    use crate::families::{self, HeadKind};
 
     pub(crate) const SMALL: Sizes = Sizes {
         vocabulary: 97,
@@ -138,7 +138,7 @@ pub(crate) mod tests {
     /// Sizes that the family accepts, of text or pictures.
     pub(crate) fn sizes_of(sheet: &families::Sheet) -> Sizes {
         match sheet.architectures[0].1 {
-            Task::Classify => Sizes { pictures: Some(Pictures { image: 12, patch: 4, channels: 3 }), ..SMALL },
+            HeadKind::Classify => Sizes { pictures: Some(Pictures { image: 12, patch: 4, channels: 3 }), ..SMALL },
             _ => SMALL,
         }
     }

@@ -6,7 +6,7 @@
 //! where there is an `lm_head.weight`, it is not. Whether it is scaled by 1/√C is `scale_decoder_outputs`, or where that
 //! is missing, `tie_word_embeddings`.
 
-use super::{Config, Files, Sheet, Task, config};
+use super::{Config, Files, HeadKind, Sheet, config};
 use super::{Framing, LinearLayout, Pieces, Sizes, TargetStart, TextStart, TokenizerShape, Tokenizing};
 use crate::presets;
 use crate::spec::{Dropout, Head, HeadWidth, InitScheme, Output, Pool, Position, Shape, Spec, Stack};
@@ -21,9 +21,9 @@ pub const SHEET: Sheet = Sheet {
     name: "t5",
     model_types: &["t5", "mt5"],
     architectures: &[
-        ("T5ForConditionalGeneration", Task::Language),
-        ("MT5ForConditionalGeneration", Task::Language),
-        ("T5WithLMHeadModel", Task::Language),
+        ("T5ForConditionalGeneration", HeadKind::Language),
+        ("MT5ForConditionalGeneration", HeadKind::Language),
+        ("T5WithLMHeadModel", HeadKind::Language),
     ],
     read,
     write,

@@ -2,7 +2,7 @@
 //!
 //! Quirks: the patch layer is a convolution in the file; positions have a batch axis there and are no module of their own.
 
-use super::{Config, Files, Sheet, Task, bert};
+use super::{Config, Files, HeadKind, Sheet, bert};
 use super::{Framing, LinearLayout, Pictures, Sizes, TextStart};
 use crate::presets;
 use crate::spec::{Dropout, InitScheme, Input, Pool, Shape, Spec, Stack};
@@ -14,7 +14,7 @@ use qkv_weights::{Layout, Names};
 pub const SHEET: Sheet = Sheet {
     name: "vit",
     model_types: &["vit"],
-    architectures: &[("ViTForImageClassification", Task::Classify), ("ViTModel", Task::Base)],
+    architectures: &[("ViTForImageClassification", HeadKind::Classify), ("ViTModel", HeadKind::Base)],
     read,
     write,
     names,

@@ -2,12 +2,12 @@
 //! its natural loss, and its gradients by path.
 #![allow(dead_code)] // each test file uses its part
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use qkv_kernels::{CrossEntropy, IGNORED, Ids, Key, cross_entropy};
 use qkv_model::spec::{Head, Input, Shape, Spec};
 use qkv_model::{CausalLm, Encoder, Seq2Seq, Tokens, Transformer, presets};
-use qkv_nn::Cx;
+use qkv_nn::{Cx, walk};
 use qkv_testkit::{max_diff, tolerance, values};
 use std::collections::BTreeMap;
 
@@ -157,38 +157,16 @@ pub(crate) fn loss(model: &Transformer, given: &Given, cx: &mut Cx) -> Tensor<1>
 
 /// The gradient of every parameter that has one, by path.
 pub(crate) fn gradients<M: Module>(model: &M, grads: &Gradients) -> BTreeMap<String, Vec<f32>> {
-    walk(model, Some(grads))
+    let mut found = BTreeMap::new();
+    walk(model, |p| found.extend(p.grad(grads).map(|g| (p.path().to_string(), values(g)))));
+    found
 }
 
 /// The values of every parameter, by path.
 pub(crate) fn parameters<M: Module>(model: &M) -> BTreeMap<String, Vec<f32>> {
-    walk(model, None)
-}
-
-fn walk<M: Module>(model: &M, grads: Option<&Gradients>) -> BTreeMap<String, Vec<f32>> {
-    struct Walk<'a> {
-        grads: Option<&'a Gradients>,
-        path: Vec<String>,
-        found: BTreeMap<String, Vec<f32>>,
-    }
-    impl ModuleVisitor for Walk<'_> {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let found = match self.grads {
-                Some(grads) => param.val().grad(grads).map(values),
-                None => Some(values(param.val())),
-            };
-            self.found.extend(found.map(|x| (self.path.join("."), x)));
-        }
-    }
-    let mut walk = Walk { grads, path: vec![], found: BTreeMap::new() };
-    model.visit(&mut walk);
-    walk.found
+    let mut found = BTreeMap::new();
+    walk(model, |p| drop(found.insert(p.path().to_string(), values(p.values()))));
+    found
 }
 
 /// The Euclidean norm.
