@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Which format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum TargetFormat {
     /// a directory with `config.json` and safetensors
     HuggingFace,
     /// one GGUF file
@@ -19,7 +19,7 @@ pub enum Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Convert {
     /// the format; left out, GGUF if the name ends in `.gguf`, else a directory
-    pub to: Option<Format>,
+    pub to: Option<TargetFormat>,
     /// `f32`, `f16`, `bf16` (a directory), `q8_0` (GGUF)
     pub dtype: String,
     /// the largest shard in bytes
@@ -50,7 +50,8 @@ pub struct Converted {
 /// Writes the model at `src` to `dst`, which must not exist yet.
 pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> Result<Converted> {
     let dst = dst.as_ref();
-    let named = if dst.extension().is_some_and(|e| e == "gguf") { Format::Gguf } else { Format::HuggingFace };
+    let named =
+        if dst.extension().is_some_and(|e| e == "gguf") { TargetFormat::Gguf } else { TargetFormat::HuggingFace };
     let to = how.to.unwrap_or(named);
     let dtype = dtype(&how.dtype, to)?;
     if how.max_shard == 0 {
@@ -62,30 +63,30 @@ pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> R
     let model = raw::load(src.as_ref())?;
     let mut carried: Vec<String> = vec![];
     match to {
-        Format::HuggingFace => {
+        TargetFormat::HuggingFace => {
             model.network.save(dst, dtype, how.max_shard)?;
             carried = pretrained::carry(&model.path, dst)?.into_iter().map(str::to_string).collect();
             if carried.iter().all(|f| !f.starts_with("tokenizer") && !f.starts_with("vocab")) {
                 carried.extend(write_tokenizer(&model.path, dst)?);
             }
         }
-        Format::Gguf => model.network.save_gguf(dst, dtype, |metadata| add_vocabulary(&model.path, metadata))?,
+        TargetFormat::Gguf => model.network.save_gguf(dst, dtype, |metadata| add_vocabulary(&model.path, metadata))?,
     }
     let report = &model.network.report;
     let (tensors, parameters, bytes) = (report.loaded, report.elements, size(dst));
     Ok(Converted { tensors, parameters, bytes, dtype: dtype.name().to_string(), carried })
 }
 
-fn dtype(name: &str, to: Format) -> Result<Dtype> {
+fn dtype(name: &str, to: TargetFormat) -> Result<Dtype> {
     Ok(match (name.to_lowercase().as_str(), to) {
         ("f32", _) => Dtype::F32,
         ("f16", _) => Dtype::F16,
-        ("bf16", Format::HuggingFace) => Dtype::BF16,
-        ("q8_0", Format::Gguf) => Dtype::Q8_0,
+        ("bf16", TargetFormat::HuggingFace) => Dtype::BF16,
+        ("q8_0", TargetFormat::Gguf) => Dtype::Q8_0,
         (other, _) => {
             let hint = match to {
-                Format::HuggingFace => "a directory can hold f32, f16 or bf16",
-                Format::Gguf => "a GGUF file can hold f32, f16 or q8_0",
+                TargetFormat::HuggingFace => "a directory can hold f32, f16 or bf16",
+                TargetFormat::Gguf => "a GGUF file can hold f32, f16 or q8_0",
             };
             return Err(Error::new("--dtype", format!("`{other}` cannot be written"), hint));
         }

@@ -74,6 +74,6 @@ pub use qkv_tasks::answer::Found;
 pub use qkv_tasks::classify::Label;
 pub use qkv_tasks::embed::{Pooling, cosine};
 pub use qkv_tasks::fill::Candidate;
-pub use qkv_tasks::tag::Span;
+pub use qkv_tasks::tag::TaggedSpan;
 pub use qkv_tasks::{Judged, Metric, Scores};
 pub use recipe::{Recipe, Run, Setting};

@@ -5,12 +5,12 @@ use qkv_base::{Error, Result, Task};
 use qkv_decode::{Chain, End};
 use qkv_tasks::answer::{self, Found};
 use qkv_tasks::chain::{BeamOptions, ChainOptions};
-use qkv_tasks::classify::{self, Input, Label};
+use qkv_tasks::classify::{self, ClassifyInput, Label};
 use qkv_tasks::embed::{self, Pooling};
 use qkv_tasks::fill::{self, Candidate};
 use qkv_tasks::generate::{Generation, Search, Written};
-use qkv_tasks::likelihood::{self, Given};
-use qkv_tasks::tag::{self, Span};
+use qkv_tasks::likelihood::{self, TextOrIds};
+use qkv_tasks::tag::{self, TaggedSpan};
 use qkv_tasks::translate::translation;
 use qkv_tasks::{Silent, TextModel, image};
 use std::path::Path;
@@ -92,30 +92,30 @@ impl Model {
 
     /// The classes of each text, most probable first.
     pub fn classify<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<Label>>> {
-        let inputs: Vec<Input> = texts.iter().map(|t| Input::from(t.as_ref())).collect();
+        let inputs: Vec<ClassifyInput> = texts.iter().map(|t| ClassifyInput::from(t.as_ref())).collect();
         classify::classify(&self.inner, &inputs, ROWS, &mut Silent)
     }
 
     /// The classes of each pair of texts, most probable first.
     pub fn classify_pairs<S: AsRef<str>>(&self, pairs: &[(S, S)]) -> Result<Vec<Vec<Label>>> {
-        let pair = |(a, b): &(S, S)| Input::Pair(a.as_ref().into(), b.as_ref().into());
+        let pair = |(a, b): &(S, S)| ClassifyInput::Pair(a.as_ref().into(), b.as_ref().into());
         classify::classify(&self.inner, &pairs.iter().map(pair).collect::<Vec<_>>(), ROWS, &mut Silent)
     }
 
     /// The entities of each text.
-    pub fn tag<S: AsRef<str> + Sync>(&self, texts: &[S]) -> Result<Vec<Vec<Span>>> {
+    pub fn tag<S: AsRef<str> + Sync>(&self, texts: &[S]) -> Result<Vec<Vec<TaggedSpan>>> {
         tag::entities(&self.inner, texts, ROWS, &mut Silent)
     }
 
     /// Every word of each text with its label.
-    pub fn tag_words<S: AsRef<str> + Sync>(&self, texts: &[S]) -> Result<Vec<Vec<Span>>> {
+    pub fn tag_words<S: AsRef<str> + Sync>(&self, texts: &[S]) -> Result<Vec<Vec<TaggedSpan>>> {
         tag::words(&self.inner, texts, ROWS, &mut Silent)
     }
 
     /// The best answer to each `(question, context)`; none where the context is empty of any.
     pub fn answer<S: AsRef<str>>(&self, questions: &[(S, S)]) -> Result<Vec<Option<Found>>> {
         let one = |(question, context): &(S, S)| {
-            let ask = answer::Ask::default();
+            let ask = answer::AnswerOptions::default();
             let found = answer::answer(&self.inner, question.as_ref(), context.as_ref(), ask, &mut Silent)?;
             Ok(found.into_iter().next())
         };
@@ -129,7 +129,7 @@ impl Model {
 
     /// A vector for each text, pooled and normalised as the directory says.
     pub fn embed<S: AsRef<str> + Sync>(&self, texts: &[S]) -> Result<Vec<Vec<f32>>> {
-        embed::embed(&self.inner, texts, embed::Ask::default(), ROWS, &mut Silent)
+        embed::embed(&self.inner, texts, embed::EmbedOptions::default(), ROWS, &mut Silent)
     }
 
     /// A vector for each text, pooled so.
@@ -139,7 +139,7 @@ impl Model {
         pooling: Pooling,
         normalize: bool,
     ) -> Result<Vec<Vec<f32>>> {
-        let ask = embed::Ask { pooling: Some(pooling), normalize };
+        let ask = embed::EmbedOptions { pooling: Some(pooling), normalize };
         embed::embed(&self.inner, texts, ask, ROWS, &mut Silent)
     }
 
@@ -155,11 +155,11 @@ impl Model {
 
     /// How probable a text is after a source.
     pub fn score_after(&self, source: &str, text: &str) -> Result<Score> {
-        self.scored(text, Some(Given::Text(source.into())))
+        self.scored(text, Some(TextOrIds::Text(source.into())))
     }
 
-    fn scored(&self, text: &str, source: Option<Given>) -> Result<Score> {
-        let score = likelihood::likelihood(&self.inner, &Given::Text(text.into()), source.as_ref())?;
+    fn scored(&self, text: &str, source: Option<TextOrIds>) -> Result<Score> {
+        let score = likelihood::likelihood(&self.inner, &TextOrIds::Text(text.into()), source.as_ref())?;
         let tokens = score.tokens.iter().map(|t| (self.inner.piece(t.id), t.logprob)).collect();
         Ok(Score { tokens, logprob: score.logprob, perplexity: score.perplexity })
     }

@@ -6,7 +6,7 @@ use qkv_base::Error;
 use qkv_runs::observe::Observer;
 use qkv_runs::recipe as text;
 use qkv_runs::run_dir::{Expect, RunDir};
-use qkv_runs::session::{self, Outcome, Ways};
+use qkv_runs::session::{self, Outcome, RunOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -150,6 +150,10 @@ impl Recipe {
         Self { threads, ..self }
     }
 
+    fn file(&self) -> Result<text::RecipeFile> {
+        text::RecipeFile::parse(&self.name, self.text.as_str())
+    }
+
     /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
@@ -162,11 +166,11 @@ impl Recipe {
 
     /// The same; when `stop` is set, the step is finished and saved, and [`Run::resume`] goes on from there.
     pub fn run_until(&self, stop: &AtomicBool, observer: &mut (dyn Observer + Send)) -> Result<Run> {
-        text::Recipe::parse(&self.name, &self.text)?;
+        let file = self.file()?;
         let dir = self.out.clone().unwrap_or_else(|| qkv_tasks::locate::free(&self.name));
         let dir = RunDir::open(&dir, Expect::Nothing)?;
-        let ways = Ways { threads: self.threads, force: false, stop: Some(stop) };
-        Ok(Run { outcome: session::begin(dir, &self.text, ways, observer)? })
+        let options = RunOptions { threads: self.threads, force: false, stop: Some(stop) };
+        Ok(Run { outcome: session::begin(dir, &file, options, observer)? })
     }
 
     /// Goes on with the run in `dir`, which must have been begun with this recipe unless `force` is said.
@@ -177,12 +181,14 @@ impl Recipe {
         stop: &AtomicBool,
         observer: &mut (dyn Observer + Send),
     ) -> Result<Run> {
-        let home = RunDir::open(dir, Expect::Run)?;
+        let run_dir = RunDir::open(dir, Expect::Run)?;
+        let file = self.file()?;
         if !force {
-            session::refuse_changes(&session::recipe_of(dir)?, &self.text)?;
+            let held = text::Recipe::parse("the run's recipe", &session::recipe_of(dir)?)?;
+            session::refuse_changes(&held, &file.recipe)?;
         }
-        let ways = Ways { threads: self.threads, force, stop: Some(stop) };
-        Ok(Run { outcome: session::go(&home, &self.text, ways, observer)? })
+        let options = RunOptions { threads: self.threads, force, stop: Some(stop) };
+        Ok(Run { outcome: session::go(&run_dir, &file, options, observer)? })
     }
 }
 

@@ -252,7 +252,7 @@ fn a_run_is_asked_as_the_end_of_its_training_says() {
         let by_model = done(dir, &[&[verb, &format!("runs/{name}/model"), "one two"], &few[..]].concat());
         let (code, newest, err) = qkv(dir, &[&[verb, "one two"], &few[..]].concat());
         assert_eq!((code, &by_run, &newest), (0, &by_model, &by_model), "{err}");
-        assert!(err.contains(&format!("model: runs/{name}/model, the newest run")), "{err}");
+        assert!(err.contains(&format!("model: runs/{name}, the newest run")), "{err}");
         let (code, _, err) = qkv(dir, &[verb, "runs/none", "one two"]);
         assert!(code == 2 && err.contains("runs/none: there is no such model"), "{err}");
         let (code, _, err) = qkv(dir, &[verb, &format!("runs/{name}"), "one", "--ids", "5"]);

@@ -7,7 +7,7 @@ use qkv_base::{Error, Result, Task};
 use qkv_data::objective::Labels;
 use qkv_data::{Corpus, Example, Objective, builtin};
 use qkv_model::spec::Input;
-use qkv_tasks::sheet::{self, Parts};
+use qkv_tasks::sheet::{self, ObjectiveParts};
 use qkv_tasks::{Judge, Scores, TextModel, Writing};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +43,7 @@ impl Evaluation {
             Input::Patches { channels, .. } => Some(model.normalisation(channels)?),
             Input::Tokens { .. } => None,
         };
-        let objective = (sheet::of(task).objective)(&Parts {
+        let objective = (sheet::of(task).objective)(&ObjectiveParts {
             family: model.network.sheet,
             // A task of text without one is refused with the reason why there is none.
             tokenizer: if task == Task::Image { None } else { Some(model.tokenizer()?) },

@@ -14,7 +14,7 @@ use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::device;
 use qkv_optim::{Groups, Optimizer};
-use qkv_tasks::sheet::{self, Parts};
+use qkv_tasks::sheet::{self, ObjectiveParts};
 use qkv_text::{Kind, Tokenizer, TrainSpec};
 use qkv_train::freeze::{freeze, hollow, learning, thaw};
 use qkv_train::schedule::Schedule;
@@ -84,7 +84,7 @@ impl Plan {
             Input::Tokens { .. } => None,
         };
         let length = room(&pretrained, recipe.data.length, &mut splits.notes);
-        let objective = (sheet::of(recipe.data.objective).objective)(&Parts {
+        let objective = (sheet::of(recipe.data.objective).objective)(&ObjectiveParts {
             family: pretrained.sheet,
             tokenizer: tokenizer.as_ref(),
             labels: &labels,

@@ -387,6 +387,23 @@ impl Recipe {
     }
 }
 
+/// A recipe with the text that it was read from: parsed once, kept as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecipeFile {
+    /// as a person wrote it
+    pub text: String,
+    /// what it says
+    pub recipe: Recipe,
+}
+
+impl RecipeFile {
+    /// Reads the text of a recipe; `place` is named in errors.
+    pub fn parse(place: &str, text: impl Into<String>) -> Result<Self> {
+        let text = text.into();
+        Ok(Self { recipe: Recipe::parse(place, &text)?, text })
+    }
+}
+
 /// Where two recipes differ: `train.steps: 20 → 40`.
 pub fn differences(a: &Recipe, b: &Recipe) -> Vec<String> {
     let table = |r: &Recipe| toml::Table::try_from(r).unwrap_or_default();

@@ -7,7 +7,7 @@ use crate::hooks::{PlanHooks, judge, text_model};
 use crate::memory::{self, Need};
 use crate::observe::{Board, Event, Journal, Observer};
 use crate::plan::{Plan, shared_tokenizer};
-use crate::recipe::{self, Recipe};
+use crate::recipe::{self, Recipe, RecipeFile};
 use crate::run::{Ended, Run};
 use crate::run_dir::{Expect, RunDir};
 use qkv_base::{Error, Kind, Result, Task};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// How a run is run; none of it changes the result.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ways<'a> {
+pub struct RunOptions<'a> {
     /// threads; 0: one for each core
     pub threads: usize,
     /// go on although the data have changed
@@ -172,8 +172,13 @@ impl Outcome {
 }
 
 /// Begins a run in a new directory; one that is refused leaves none.
-pub fn begin(dir: RunDir, text: &str, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
-    let done = go(&dir, text, ways, observer);
+pub fn begin(
+    dir: RunDir,
+    file: &RecipeFile,
+    options: RunOptions,
+    observer: &mut (dyn Observer + Send),
+) -> Result<Outcome> {
+    let done = go(&dir, file, options, observer);
     if done.is_err() {
         dir.abandon();
     }
@@ -181,18 +186,22 @@ pub fn begin(dir: RunDir, text: &str, ways: Ways, observer: &mut (dyn Observer +
 }
 
 /// Runs a recipe in its directory, from the start or from the last checkpoint.
-pub fn go(dir: &RunDir, text: &str, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
-    let recipe = Recipe::parse(&dir.at("recipe.toml").display().to_string(), text)?;
-    dir.write("recipe.toml", text.as_bytes())?;
-    on_threads(ways.threads, || {
-        let mut recipe = recipe.clone();
-        if let Some(name) = recipe.before() {
-            match before(dir, name, &recipe, ways, observer)? {
-                Stage::Done(model) => recipe.model.from = model,
+pub fn go(
+    dir: &RunDir,
+    file: &RecipeFile,
+    options: RunOptions,
+    observer: &mut (dyn Observer + Send),
+) -> Result<Outcome> {
+    dir.write("recipe.toml", file.text.as_bytes())?;
+    on_threads(options.threads, || {
+        let mut file = file.clone();
+        if let Some(name) = file.recipe.before() {
+            match before(dir, name, &file.recipe, options, observer)? {
+                Stage::Done(model) => file.recipe.model.from = model,
                 Stage::Stopped(outcome) => return Ok(*outcome),
             }
         }
-        one(dir, text, &recipe, ways, observer)
+        one(dir, &file, options, observer)
     })?
 }
 
@@ -209,25 +218,25 @@ fn before(
     dir: &RunDir,
     name: &str,
     recipe: &Recipe,
-    ways: Ways,
+    options: RunOptions,
     observer: &mut (dyn Observer + Send),
 ) -> Result<Stage> {
     let (text, name) = recipe::find(name)?;
     let changes = [format!("train.seed={}", recipe.train.seed), "eval.goal=0".into()];
     let text = changes.iter().try_fold(text, |text, change| recipe::set(&text, change))?;
-    let first = Recipe::parse(&name, &text)?;
+    let first = RecipeFile::parse(&name, text)?;
     let place = dir.at("before");
     // The report is written last: a model alone may be the best of a run that was broken off.
     if !place.join("report.html").exists() {
         let expect = if place.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing };
         let inner = RunDir::open(&place, expect)?;
-        inner.write("recipe.toml", text.as_bytes())?;
+        inner.write("recipe.toml", first.text.as_bytes())?;
         observer.see(&Event::Note(format!("first: the recipe {name}, which this one starts from")))?;
         if !inner.at("tokenizer").exists() {
-            let tokenizer = shared_tokenizer(&first, recipe)?;
+            let tokenizer = shared_tokenizer(&first.recipe, recipe)?;
             inner.replace("tokenizer", |dir| tokenizer.save(dir))?;
         }
-        let outcome = one(&inner, &text, &first, ways, observer)?;
+        let outcome = one(&inner, &first, options, observer)?;
         if outcome.ended == Ended::Asked {
             let outer = Outcome { dir: dir.dir().to_path_buf(), ..outcome };
             return Ok(Stage::Stopped(Box::new(outer)));
@@ -238,7 +247,8 @@ fn before(
 }
 
 /// Runs one recipe from its data to its scores.
-fn one(dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
+fn one(dir: &RunDir, file: &RecipeFile, options: RunOptions, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
+    let RecipeFile { text, recipe } = file;
     let start = Instant::now();
     let kept = Some(dir.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
     let mut plan = Plan::new(recipe, kept.as_deref())?;
@@ -250,13 +260,13 @@ fn one(dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, observer: &mut (dy
     need.ensure()?;
     let job = plan.job()?;
     let hooks = PlanHooks { plan: &plan, run_dir: dir };
-    let (mut going, notes) = Run::new(job, &hooks, &dir.at("checkpoints"), ways.force)?;
+    let (mut going, notes) = Run::new(job, &hooks, &dir.at("checkpoints"), options.force)?;
     notes.into_iter().try_for_each(|note| observer.see(&Event::Note(note)))?;
     let mut journal = Journal::open(dir.dir(), going.state.step, recipe.train.log)?;
     let mut board = Board::create(dir.dir(), recipe.train.log)?;
     let never = AtomicBool::new(false);
     let watchers: &mut [&mut dyn Observer] = &mut [&mut *observer, &mut journal, &mut board];
-    let ended = going.go(watchers, ways.stop.unwrap_or(&never)).map_err(failed)?;
+    let ended = going.go(watchers, options.stop.unwrap_or(&never)).map_err(failed)?;
     if ended == Ended::Asked {
         return Ok(Outcome::stopped(dir, recipe.data.objective, &going.state));
     }
@@ -339,9 +349,8 @@ pub fn recipe_of(dir: &std::path::Path) -> Result<String> {
 }
 
 /// A run goes on with what it was begun with; the first differences are named.
-pub fn refuse_changes(held: &str, text: &str) -> Result<()> {
-    let (a, b) = (Recipe::parse("the run's recipe", held)?, Recipe::parse("the new recipe", text)?);
-    let differences = recipe::differences(&a, &b);
+pub fn refuse_changes(held: &Recipe, new: &Recipe) -> Result<()> {
+    let differences = recipe::differences(held, new);
     if differences.is_empty() {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use crate::batches::{Listener, finite, interrupted, softmax};
 use crate::judge::Judging;
 use crate::look::Look;
 use crate::metric::{Judged, Metric};
-use crate::sheet::{self, Given, Parts, TaskSheet, Wants};
+use crate::sheet::{self, Given, ObjectiveParts, TaskSheet, Wants};
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::{Answer, Made, Prepared, Sample};
 use qkv_data::{Example, Objective, Side};
@@ -35,7 +35,7 @@ pub const SHEET: TaskSheet = TaskSheet {
     of_counts: sheet::share,
 };
 
-fn objective(parts: &Parts) -> Result<Objective> {
+fn objective(parts: &ObjectiveParts) -> Result<Objective> {
     Ok(Objective::Answer(Answer::new(parts.source()?, parts.frame()?, parts.length)))
 }
 
@@ -91,7 +91,7 @@ pub struct Found {
 
 /// How to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct AnswerOptions {
     /// how many answers
     pub top: usize,
     /// the longest answer in tokens
@@ -102,7 +102,7 @@ pub struct Ask {
     pub rows: usize,
 }
 
-impl Default for Ask {
+impl Default for AnswerOptions {
     fn default() -> Self {
         Self { top: 1, longest: LONGEST, stride: None, rows: 8 }
     }
@@ -113,7 +113,7 @@ pub fn answer(
     model: &TextModel,
     question: &str,
     context: &str,
-    ask: Ask,
+    ask: AnswerOptions,
     listener: &mut dyn Listener,
 ) -> Result<Vec<Found>> {
     model.needs(model.spec().head == Head::Span, "answer", "a head that answers with spans")?;
@@ -150,7 +150,7 @@ fn windows(
     model: &TextModel,
     question: &str,
     context: &str,
-    ask: Ask,
+    ask: AnswerOptions,
     listener: &mut dyn Listener,
 ) -> Result<Vec<Sample>> {
     let tokenizer = Arc::new(Side::source(model.tokenizer()?));

@@ -90,19 +90,19 @@ pub struct BeamOptions {
     /// β of the coverage penalty
     pub coverage: Option<f64>,
     /// every answer begins with this
-    pub prefix: Option<Prefix>,
+    pub prefix: Option<TargetPrefix>,
 }
 
 /// How every answer begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prefix {
+pub enum TargetPrefix {
     /// in words
     Text(String),
     /// in tokens
     Ids(Vec<u32>),
 }
 
-impl Prefix {
+impl TargetPrefix {
     fn ids(&self, model: &TextModel) -> Result<Vec<u32>> {
         match self {
             Self::Text(text) => Ok(model.tokenizer()?.encode_target(text, false)?.ids),

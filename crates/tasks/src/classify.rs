@@ -4,7 +4,7 @@ use crate::TextModel;
 use crate::batches::{Listener, encode, finite, in_batches, largest, softmax};
 use crate::judge::Judging;
 use crate::metric::{Judged, Metric};
-use crate::sheet::{self, Given, Parts, TaskSheet, Wants};
+use crate::sheet::{self, Given, ObjectiveParts, TaskSheet, Wants};
 use qkv_base::{Error, Result, Task};
 use qkv_data::{Example, Objective};
 use qkv_metric::Classification;
@@ -31,7 +31,7 @@ pub const SHEET: TaskSheet = TaskSheet {
 pub const PAIRS: TaskSheet =
     TaskSheet { task: Task::ClassifyPair, verb: Some(("classify", Given::Words("--pair TEXT TEXT"))), ..SHEET };
 
-fn objective(parts: &Parts) -> Result<Objective> {
+fn objective(parts: &ObjectiveParts) -> Result<Objective> {
     Ok(Objective::classify(parts.source()?, parts.frame()?, parts.labels.clone(), parts.length))
 }
 
@@ -79,14 +79,14 @@ pub(crate) fn ranked(logits: &[f32], names: &[String]) -> Vec<Label> {
 
 /// What is classified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum ClassifyInput {
     /// one text
     Text(String),
     /// two texts and how they relate
     Pair(String, String),
 }
 
-impl From<&str> for Input {
+impl From<&str> for ClassifyInput {
     fn from(text: &str) -> Self {
         Self::Text(text.to_string())
     }
@@ -95,7 +95,7 @@ impl From<&str> for Input {
 /// The classes of each input, most probable first. A text that is too long is cut, a pair refused.
 pub fn classify(
     model: &TextModel,
-    inputs: &[Input],
+    inputs: &[ClassifyInput],
     rows: usize,
     listener: &mut dyn Listener,
 ) -> Result<Vec<Vec<Label>>> {
@@ -109,8 +109,8 @@ pub fn classify(
     let mut encodings = vec![];
     for input in inputs {
         encodings.push(match input {
-            Input::Text(text) => encode(tokenizer, &[text], longest, listener)?.remove(0),
-            Input::Pair(a, b) => {
+            ClassifyInput::Text(text) => encode(tokenizer, &[text], longest, listener)?.remove(0),
+            ClassifyInput::Pair(a, b) => {
                 let encoding = tokenizer.encode_pair(a, b, true)?;
                 if encoding.len() > longest {
                     let what = format!("has {} tokens, but the model reads {longest}", encoding.len());

@@ -3,7 +3,7 @@
 
 use crate::language;
 use crate::metric::Metric;
-use crate::sheet::{self, Parts, TaskSheet, Wants};
+use crate::sheet::{self, ObjectiveParts, TaskSheet, Wants};
 use qkv_base::{Result, Task};
 use qkv_data::Objective;
 use qkv_data::objective::{Denoise, SpanCorruption};
@@ -24,6 +24,6 @@ pub const SHEET: TaskSheet = TaskSheet {
 /// T5's sheet: the hidden spans.
 pub const SPANS: TaskSheet = TaskSheet { task: Task::SpanCorruption, objective: spans, ..SHEET };
 
-fn spans(parts: &Parts) -> Result<Objective> {
+fn spans(parts: &ObjectiveParts) -> Result<Objective> {
     Ok(Objective::SpanCorruption(SpanCorruption::t5(parts.source()?, parts.pair()?, parts.length)?))
 }

@@ -40,7 +40,7 @@ impl Pooling {
 
 /// How to embed; what is left out is as the directory says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
+pub struct EmbedOptions {
     /// how tokens become one vector; left out, as `1_Pooling/config.json` says, else the mean
     pub pooling: Option<Pooling>,
     /// vectors of length 1, also where `modules.json` does not ask for it
@@ -51,7 +51,7 @@ pub struct Ask {
 pub fn embed<S: AsRef<str> + Sync>(
     model: &TextModel,
     texts: &[S],
-    ask: Ask,
+    ask: EmbedOptions,
     rows: usize,
     listener: &mut dyn Listener,
 ) -> Result<Vec<Vec<f32>>> {
@@ -87,7 +87,7 @@ struct Modules {
 }
 
 impl Modules {
-    fn of(model: &TextModel, ask: Ask) -> Result<Self> {
+    fn of(model: &TextModel, ask: EmbedOptions) -> Result<Self> {
         let dir = if model.path.is_dir() { model.path.as_path() } else { model.path.parent().unwrap_or(&model.path) };
         let modules = read(&dir.join("modules.json"))?;
         let listed = |what: &str| {

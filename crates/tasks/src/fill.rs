@@ -4,7 +4,7 @@ use crate::TextModel;
 use crate::batches::{Listener, encode, finite, in_batches, largest, softmax};
 use crate::language;
 use crate::metric::Metric;
-use crate::sheet::{self, Given, Parts, TaskSheet, Wants};
+use crate::sheet::{self, Given, ObjectiveParts, TaskSheet, Wants};
 use qkv_base::{Error, Result, Task};
 use qkv_data::Objective;
 use qkv_data::objective::Masked;
@@ -26,7 +26,7 @@ pub const SHEET: TaskSheet = TaskSheet {
     of_counts: sheet::mean,
 };
 
-fn objective(parts: &Parts) -> Result<Objective> {
+fn objective(parts: &ObjectiveParts) -> Result<Objective> {
     Ok(Objective::Masked(Masked::bert(parts.source()?, parts.frame()?, parts.length)?))
 }
 

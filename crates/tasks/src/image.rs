@@ -4,7 +4,7 @@
 use crate::TextModel;
 use crate::batches::{Listener, finite, interrupted};
 use crate::classify::{self, Label, ranked};
-use crate::sheet::{Given, Parts, TaskSheet, Wants};
+use crate::sheet::{Given, ObjectiveParts, TaskSheet, Wants};
 use burn::tensor::{Tensor, TensorData};
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::Pictures;
@@ -24,7 +24,7 @@ pub const SHEET: TaskSheet = TaskSheet {
     ..classify::SHEET
 };
 
-fn objective(parts: &Parts) -> Result<Objective> {
+fn objective(parts: &ObjectiveParts) -> Result<Objective> {
     let Some(scale) = parts.scale.clone() else {
         let what = format!("a {} network does not look at pictures", parts.family.name);
         return Err(Error::new("data.objective", what, "choose another model.family"));

@@ -4,7 +4,7 @@ use crate::generate::Generation;
 use crate::judge::{Judge, Judging};
 use crate::look::Look;
 use crate::metric::{Judged, Metric, Scores};
-use crate::sheet::{self, Given, Parts, TaskSheet, Wants};
+use crate::sheet::{self, Given, ObjectiveParts, TaskSheet, Wants};
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::{Borders, NextToken};
 use qkv_data::{Corpus, Objective};
@@ -25,7 +25,7 @@ pub const SHEET: TaskSheet = TaskSheet {
     of_counts: sheet::mean,
 };
 
-fn objective(parts: &Parts) -> Result<Objective> {
+fn objective(parts: &ObjectiveParts) -> Result<Objective> {
     let mut next = NextToken::new(parts.source()?, parts.length, Some(Borders::Open))?;
     next.begin = parts.tokens()?.special().bos.filter(|_| parts.family.text_start == TextStart::Bos);
     Ok(Objective::NextToken(next))

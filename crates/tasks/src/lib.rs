@@ -42,4 +42,4 @@ pub use batches::{Listener, Silent};
 pub use judge::{Judge, Writing};
 pub use metric::{Judged, Metric, Scores};
 pub use model::{TextModel, tokenizer, vocabulary};
-pub use sheet::{Parts, TaskSheet};
+pub use sheet::{ObjectiveParts, TaskSheet};

@@ -6,7 +6,7 @@ use qkv_decode::{TextScore, score, score_pair};
 
 /// What is scored: text, or ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum TextOrIds {
     /// as text
     Text(String),
     /// as ids
@@ -14,33 +14,33 @@ pub enum Given {
 }
 
 /// The scores of `text`, after `source` where the model reads one.
-pub fn likelihood(model: &TextModel, text: &Given, source: Option<&Given>) -> Result<TextScore> {
+pub fn likelihood(model: &TextModel, text: &TextOrIds, source: Option<&TextOrIds>) -> Result<TextScore> {
     let network = &model.network.model;
     if !model.is_pair() {
         if source.is_some() {
             return Err(Error::new("source", "this model reads none", "leave it out"));
         }
         let ids = match text {
-            Given::Text(text) => {
+            TextOrIds::Text(text) => {
                 let ids = model.encode(text)?;
                 // With a start token before it even the first token has a score.
                 let bos = model.defaults.bos.filter(|bos| ids.first() != Some(bos));
                 bos.into_iter().chain(ids).collect()
             }
-            Given::Ids(ids) => ids.clone(),
+            TextOrIds::Ids(ids) => ids.clone(),
         };
         return checked(score(network, &ids)?);
     }
     let source = match source {
-        Some(Given::Text(text)) => model.encode(text)?,
-        Some(Given::Ids(ids)) => ids.clone(),
+        Some(TextOrIds::Text(text)) => model.encode(text)?,
+        Some(TextOrIds::Ids(ids)) => ids.clone(),
         None => {
             return Err(Error::new("source", "this model scores a text that follows a source", "add --source TEXT"));
         }
     };
     let target = match text {
-        Given::Text(text) => model.tokenizer()?.encode_target(text, true)?.ids,
-        Given::Ids(ids) => ids.clone(),
+        TextOrIds::Text(text) => model.tokenizer()?.encode_target(text, true)?.ids,
+        TextOrIds::Ids(ids) => ids.clone(),
     };
     checked(score_pair(network, &source, &model.start()?, &target)?)
 }

@@ -27,7 +27,7 @@ pub struct TaskSheet {
     /// the head that it needs, with so many labels, pooled as the family pools; none where the family's own will do
     pub head: fn(usize, Pool) -> Option<Head>,
     /// how its examples become rows
-    pub objective: fn(&Parts) -> Result<Objective>,
+    pub objective: fn(&ObjectiveParts) -> Result<Objective>,
     /// judges: says of every row what the network thinks, and puts the scores
     pub(crate) judge: fn(&mut Judging) -> Result<()>,
     /// the main score from the sum of the counts of all examples
@@ -110,7 +110,7 @@ impl TaskSheet {
 }
 
 /// What rows are made with.
-pub struct Parts<'a> {
+pub struct ObjectiveParts<'a> {
     /// the family of the network
     pub family: &'static Sheet,
     /// text to ids; none for pictures
@@ -125,7 +125,7 @@ pub struct Parts<'a> {
     pub scale: Option<Normalisation>,
 }
 
-impl Parts<'_> {
+impl ObjectiveParts<'_> {
     /// The tokenizer; a task of text without one is refused.
     pub(crate) fn tokens(&self) -> Result<&Tokenizer> {
         let hint = "give one beside the model, or learn one";

@@ -5,7 +5,7 @@ use crate::batches::{Listener, encode, finite, in_batches, largest, softmax};
 use crate::judge::Judging;
 use crate::look::Look;
 use crate::metric::{Judged, Metric};
-use crate::sheet::{Given, Parts, TaskSheet, Wants};
+use crate::sheet::{Given, ObjectiveParts, TaskSheet, Wants};
 use qkv_base::{Result, Task};
 use qkv_data::Objective;
 use qkv_metric::{LabelScore, Scheme, score_entities};
@@ -29,7 +29,7 @@ pub const SHEET: TaskSheet = TaskSheet {
     of_counts,
 };
 
-fn objective(parts: &Parts) -> Result<Objective> {
+fn objective(parts: &ObjectiveParts) -> Result<Objective> {
     let (tokenizer, frame, labels) = (parts.source()?, parts.frame()?, parts.labels.clone());
     Ok(Objective::Tag(qkv_data::objective::Tag { tokenizer, frame, labels, length: parts.length }))
 }
@@ -89,7 +89,7 @@ fn judge(on: &mut Judging) -> Result<()> {
 
 /// A word (or an entity) with its label.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Span {
+pub struct TaggedSpan {
     /// the words themselves
     pub text: String,
     /// what they are
@@ -108,7 +108,7 @@ pub fn words<S: AsRef<str> + Sync>(
     texts: &[S],
     rows: usize,
     listener: &mut dyn Listener,
-) -> Result<Vec<Vec<Span>>> {
+) -> Result<Vec<Vec<TaggedSpan>>> {
     let Head::Tag { labels } = model.spec().head else {
         model.needs(false, "tag", "a head that tags")?;
         return Ok(vec![]);
@@ -133,14 +133,19 @@ pub fn entities<S: AsRef<str> + Sync>(
     texts: &[S],
     rows: usize,
     listener: &mut dyn Listener,
-) -> Result<Vec<Vec<Span>>> {
+) -> Result<Vec<Vec<TaggedSpan>>> {
     let words = words(model, texts, rows, listener)?;
     Ok(words.iter().zip(texts).map(|(words, text)| join(words, text.as_ref())).collect())
 }
 
 /// The label of a word is that of its first piece; later pieces only make it longer.
-fn of_pieces<'a>(text: &str, encoding: &Encoding, logits: impl Fn(usize) -> &'a [f32], names: &[String]) -> Vec<Span> {
-    let mut words: Vec<Span> = vec![];
+fn of_pieces<'a>(
+    text: &str,
+    encoding: &Encoding,
+    logits: impl Fn(usize) -> &'a [f32],
+    names: &[String],
+) -> Vec<TaggedSpan> {
+    let mut words: Vec<TaggedSpan> = vec![];
     let mut last = None;
     for (at, (word, bytes)) in encoding.word_ids.iter().zip(&encoding.bytes).enumerate() {
         if word.is_none() || encoding.special_mask[at] {
@@ -156,19 +161,19 @@ fn of_pieces<'a>(text: &str, encoding: &Encoding, logits: impl Fn(usize) -> &'a 
         let p = softmax(logits(at));
         let best = largest(&p, 1)[0];
         let (label, score) = (names[best].clone(), p[best]);
-        words.push(Span { text: String::new(), label, score, start: bytes.0, end: bytes.1 });
+        words.push(TaggedSpan { text: String::new(), label, score, start: bytes.0, end: bytes.1 });
     }
     words.iter_mut().for_each(|w| w.text = part(text, w));
     words
 }
 
-fn part(text: &str, span: &Span) -> String {
+fn part(text: &str, span: &TaggedSpan) -> String {
     text.get(span.start..span.end).unwrap_or_default().trim().to_string()
 }
 
 /// Words that belong together become one entity: `B-X I-X` is one, `I-X` after anything else begins one, `O` is none.
-fn join(words: &[Span], text: &str) -> Vec<Span> {
-    let mut found: Vec<(Span, usize)> = vec![];
+fn join(words: &[TaggedSpan], text: &str) -> Vec<TaggedSpan> {
+    let mut found: Vec<(TaggedSpan, usize)> = vec![];
     let mut open: Option<String> = None;
     for word in words {
         let (mark, kind) = word.label.split_once('-').unwrap_or(("", word.label.as_str()));
@@ -182,10 +187,10 @@ fn join(words: &[Span], text: &str) -> Vec<Span> {
             }
         } else {
             open = Some(kind.to_string());
-            found.push((Span { label: kind.to_string(), ..word.clone() }, 1));
+            found.push((TaggedSpan { label: kind.to_string(), ..word.clone() }, 1));
         }
     }
-    found.into_iter().map(|(entity, _)| Span { text: part(text, &entity), ..entity }).collect()
+    found.into_iter().map(|(entity, _)| TaggedSpan { text: part(text, &entity), ..entity }).collect()
 }
 
 #[cfg(test)]
@@ -194,7 +199,7 @@ mod tests {
 
     #[test]
     fn entities_are_joined() {
-        let word = |start: usize, label: &str| Span {
+        let word = |start: usize, label: &str| TaggedSpan {
             text: String::new(),
             label: label.into(),
             score: 0.5,

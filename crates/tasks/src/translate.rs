@@ -7,7 +7,7 @@ use crate::generate::{Generation, Search};
 use crate::judge::{Judging, Writing};
 use crate::language::perplexities;
 use crate::metric::{Judged, Metric};
-use crate::sheet::{Given, Parts, TaskSheet, Wants, own_head};
+use crate::sheet::{Given, ObjectiveParts, TaskSheet, Wants, own_head};
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::Translate;
 use qkv_data::{Example, Objective};
@@ -40,7 +40,7 @@ pub const SHEET: TaskSheet = TaskSheet {
     of_counts: |sum| Bleu::default().value(sum),
 };
 
-fn objective(parts: &Parts) -> Result<Objective> {
+fn objective(parts: &ObjectiveParts) -> Result<Objective> {
     Ok(Objective::Translate(Translate {
         source: parts.source()?,
         target: parts.target()?,

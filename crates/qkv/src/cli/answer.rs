@@ -3,7 +3,7 @@
 use super::fail::Fail;
 use super::input;
 use super::terminal::{Watch, say};
-use qkv_tasks::answer::{Ask, answer};
+use qkv_tasks::answer::{AnswerOptions, answer};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         (None, Some(file)) => input::lines(file)?.join("\n"),
         (None, None) => return Err(Fail::usage("there is no text to look in", "give --context or --context-file")),
     };
-    let ask = Ask { top: args.top, longest: args.longest, stride: args.stride, ..Ask::default() };
+    let ask = AnswerOptions { top: args.top, longest: args.longest, stride: args.stride, ..AnswerOptions::default() };
     for question in &args.question {
         let found = answer(&model, question, &context, ask, &mut Watch::new(2, "reading"))?;
         if args.json {

@@ -3,7 +3,7 @@
 use super::fail::Fail;
 use super::input;
 use super::terminal::{Watch, say};
-use qkv_tasks::classify::{Input, Label, classify};
+use qkv_tasks::classify::{ClassifyInput, Label, classify};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -39,13 +39,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let texts = input::texts(given, args.file.as_deref())?;
     let inputs = match args.pair {
         true => pairs(&texts, args.file.is_some())?,
-        false => texts.into_iter().map(Input::Text).collect(),
+        false => texts.into_iter().map(ClassifyInput::Text).collect(),
     };
     let answers = classify(&model, &inputs, args.batch, &mut Watch::new(inputs.len(), "classifying"))?;
     for (input, labels) in inputs.iter().zip(answers) {
         let what = match input {
-            Input::Text(text) => text.clone(),
-            Input::Pair(a, b) => format!("{a}\t{b}"),
+            ClassifyInput::Text(text) => text.clone(),
+            ClassifyInput::Pair(a, b) => format!("{a}\t{b}"),
         };
         say(report(&what, &labels, args.top, args.json))?;
     }
@@ -63,10 +63,10 @@ fn report(what: &str, labels: &[Label], top: Option<usize>, as_json: bool) -> St
 }
 
 /// Two by two, or parted by a tab.
-fn pairs(texts: &[String], from_file: bool) -> Result<Vec<Input>, Fail> {
+fn pairs(texts: &[String], from_file: bool) -> Result<Vec<ClassifyInput>, Fail> {
     if from_file || texts.iter().all(|t| t.contains('\t')) {
         let split = |(i, line): (usize, &String)| match line.split_once('\t') {
-            Some((a, b)) => Ok(Input::Pair(a.to_string(), b.to_string())),
+            Some((a, b)) => Ok(ClassifyInput::Pair(a.to_string(), b.to_string())),
             None => Err(Fail::usage(format!("line {} has no tab", i + 1), "write first<TAB>second")),
         };
         return texts.iter().enumerate().map(split).collect();
@@ -74,5 +74,5 @@ fn pairs(texts: &[String], from_file: bool) -> Result<Vec<Input>, Fail> {
     if texts.len() % 2 == 1 {
         return Err(Fail::usage(format!("{} texts are no pairs", texts.len()), "give first and second in turn"));
     }
-    Ok(texts.chunks(2).map(|p| Input::Pair(p[0].clone(), p[1].clone())).collect())
+    Ok(texts.chunks(2).map(|p| ClassifyInput::Pair(p[0].clone(), p[1].clone())).collect())
 }

@@ -2,7 +2,7 @@
 
 use super::fail::Fail;
 use super::terminal::{say, say_json};
-use qkv::convert::{Convert, Format, convert};
+use qkv::convert::{Convert, TargetFormat, convert};
 use std::path::PathBuf;
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -40,8 +40,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let to = args.to.map(|to| match to {
-        To::Hf => Format::HuggingFace,
-        To::Gguf => Format::Gguf,
+        To::Hf => TargetFormat::HuggingFace,
+        To::Gguf => TargetFormat::Gguf,
     });
     let how = Convert { to, dtype: args.dtype.clone(), max_shard: args.max_shard };
     let done = convert(&args.src, &args.dst, &how)?;

@@ -3,7 +3,7 @@
 use super::fail::Fail;
 use super::input;
 use super::terminal::{Watch, say};
-use qkv_tasks::embed::{Ask, Pooling, cosine, embed, largest};
+use qkv_tasks::embed::{EmbedOptions, Pooling, cosine, embed, largest};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let mut texts = input::texts(given, args.file.as_deref())?;
     texts.extend(args.near.clone());
     let named = |name: &String| Pooling::ALL.into_iter().find(|(n, _)| n == name).map(|(_, pooling)| pooling);
-    let ask = Ask { pooling: args.pooling.as_ref().and_then(named), normalize: args.normalize };
+    let ask = EmbedOptions { pooling: args.pooling.as_ref().and_then(named), normalize: args.normalize };
     let mut vectors = embed(&model, &texts, ask, args.batch, &mut Watch::new(texts.len(), "embedding"))?;
     match &args.near {
         Some(_) => {

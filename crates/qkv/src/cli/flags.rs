@@ -2,7 +2,7 @@
 
 use super::fail::Fail;
 use qkv_decode::{Chain, Pick};
-use qkv_tasks::chain::{BeamOptions, ChainOptions, Prefix, ids};
+use qkv_tasks::chain::{BeamOptions, ChainOptions, TargetPrefix, ids};
 use qkv_tasks::generate::{Generation, Search, Traced};
 
 /// How rows of logits are bent and tokens are picked.
@@ -123,8 +123,8 @@ impl BeamArgs {
             diversity: self.diversity,
             coverage: self.coverage,
             prefix: match (&self.prefix, &self.prefix_ids) {
-                (Some(text), _) => Some(Prefix::Text(text.clone())),
-                (None, Some(list)) => Some(Prefix::Ids(ids(list)?)),
+                (Some(text), _) => Some(TargetPrefix::Text(text.clone())),
+                (None, Some(list)) => Some(TargetPrefix::Ids(ids(list)?)),
                 (None, None) => None,
             },
         })

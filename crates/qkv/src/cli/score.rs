@@ -5,7 +5,7 @@ use super::input;
 use super::terminal::{say, say_json};
 use qkv_base::format::significant;
 use qkv_tasks::chain::ids;
-use qkv_tasks::likelihood::{Given, likelihood};
+use qkv_tasks::likelihood::{TextOrIds, likelihood};
 use serde::Serialize;
 
 #[derive(clap::Args)]
@@ -51,10 +51,10 @@ struct Report {
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, texts) = input::resolve(&args.words)?;
     input::instead(&texts, "--ids", args.ids.is_some())?;
-    let given = |text: Option<String>, list: &Option<String>| -> Result<Option<Given>, Fail> {
+    let given = |text: Option<String>, list: &Option<String>| -> Result<Option<TextOrIds>, Fail> {
         Ok(match (text, list) {
-            (Some(text), _) => Some(Given::Text(text)),
-            (None, Some(list)) => Some(Given::Ids(ids(list)?)),
+            (Some(text), _) => Some(TextOrIds::Text(text)),
+            (None, Some(list)) => Some(TextOrIds::Ids(ids(list)?)),
             (None, None) => None,
         })
     };

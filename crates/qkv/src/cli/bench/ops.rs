@@ -10,15 +10,11 @@ mod calls;
 use super::median;
 use crate::cli::fail::Fail;
 use crate::cli::terminal::say;
-use burn::tensor::Tensor;
 use calls::{forward, forward_backward, inputs, seconds};
-use qkv_kernels::registry::{Case, Op, Work};
-use qkv_kernels::{ALL, Key, plain};
-use qkv_nn::device;
+use qkv_kernels::registry::{Op, Work};
+use qkv_kernels::{ALL, plain};
 use qkv_train::on_threads;
 use serde::Serialize;
-use std::hint::black_box;
-use std::time::Instant;
 
 #[derive(clap::Args)]
 #[command(after_help = "Rates count the work of one forward pass, in both columns.

@@ -62,5 +62,5 @@ pub(super) fn cannot(place: &Path, error: &std::io::Error) -> Fail {
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    Fail::failed(&place.display().to_string(), error, "name a place that can be written to")
+    Error::write(place.display().to_string(), error, "name a place that can be written to").into()
 }
