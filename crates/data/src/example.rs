@@ -106,6 +106,17 @@ impl Example {
         }
     }
 
+    /// Everything of it that a model reads or writes as text, without its label; nothing of a picture.
+    pub fn texts(self) -> Vec<String> {
+        match self {
+            Example::Pair { source, target } => vec![source, target],
+            Example::LabelledPair { first, second, .. } => vec![first, second],
+            Example::Question { context, question, .. } => vec![context, question],
+            Example::Image { .. } => vec![],
+            other => vec![other.text().into_owned()],
+        }
+    }
+
     /// The class, where there is one for the whole example.
     pub fn label(&self) -> Option<&str> {
         match self {

@@ -234,11 +234,8 @@ fn tokenizer_shape(shape: TokenizerShape) -> (qkv_text::Shape, &'static [&'stati
 /// The lines that a tokenizer learns from. A long document gives its own lines, with their ends.
 fn lines_of(example: Example) -> Vec<String> {
     match example {
-        Example::Pair { source, target } => vec![source, target],
-        Example::LabelledPair { first, second, .. } => vec![first, second],
-        Example::Question { context, question, .. } => vec![context, question],
         Example::Text(text) if text.len() > 10_000 => text.split_inclusive('\n').map(String::from).collect(),
-        other => vec![other.text().into_owned()],
+        other => other.texts(),
     }
 }
 

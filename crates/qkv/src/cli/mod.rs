@@ -82,7 +82,7 @@ enum Verb {
     /// Teach a checkpoint a task: new head, all weights or LoRA adapters
     Finetune(finetune::Args),
     /// Score a checkpoint on data, with intervals and comparisons
-    Evaluate(evaluate::Args),
+    Evaluate(Box<evaluate::Args>),
     /// Add LoRA adapters into the weights they adapt
     Merge(merge::Args),
     /// Measure speed: training, decoding, translating, encoding, or each kernel

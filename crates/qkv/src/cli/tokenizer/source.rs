@@ -25,7 +25,7 @@ pub(super) fn lines(args: &Args) -> Result<impl Iterator<Item = qkv_base::Result
         opened.notes.iter().for_each(|note| eprintln!("note: {name}: {note}"));
         let corpus = opened.corpus;
         Ok(Box::new((0..corpus.len()).flat_map(move |i| match corpus.get(i) {
-            Ok(example) => texts(example).into_iter().map(Ok).collect(),
+            Ok(example) => example.texts().into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error)],
         })))
     };
@@ -39,22 +39,11 @@ fn made(corpus: Corpus, seed: u64) -> Result<Lines, Fail> {
         return Err(Fail::usage(what, "choose another corpus: `qkv data make` lists them"));
     }
     let examples = corpus.examples(seed, Split::Train).take(corpus.size(Split::Train));
-    Ok(Box::new(examples.flat_map(|example| texts(example)).map(Ok)))
+    Ok(Box::new(examples.flat_map(Example::texts).map(Ok)))
 }
 
 /// Would its lines hold more than text?
 fn table(name: &str) -> bool {
     let name = name.strip_suffix(".gz").unwrap_or(name);
     [".tsv", ".csv", ".jsonl", ".json", ".ndjson"].iter().any(|end| name.ends_with(end))
-}
-
-/// What a model reads and writes of an example.
-fn texts(example: Example) -> Vec<String> {
-    match example {
-        Example::Pair { source, target } => vec![source, target],
-        Example::LabelledPair { first, second, .. } => vec![first, second],
-        Example::Question { context, question, .. } => vec![context, question],
-        Example::Image { .. } => vec![],
-        other => vec![other.text().into_owned()],
-    }
 }
