@@ -29,6 +29,9 @@ const ADAPTED: &[(&str, &[&str], usize)] = &[
     ("tiny-t5", &["cross.q", "encoder.layers.0.ffn.up"], 3),
     ("tiny-encoder", &["v", "head.dense"], 3),
     ("tiny-vit", &["project", "q"], 3),
+    ("tiny-qwen3", &["q", "k"], 4),
+    ("tiny-gemma2", &["q", "v", "down"], 6),
+    ("tiny-electra", &["encoder.project", "q"], 3),
 ];
 
 #[test]

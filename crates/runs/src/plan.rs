@@ -180,8 +180,13 @@ pub fn shared_tokenizer(first: &Recipe, second: &Recipe) -> Result<Tokenizer> {
     learn_tokenizer(first, &[&a?, &b?])
 }
 
+/// The family of a new network.
+fn family(recipe: &Recipe) -> Result<&'static families::Sheet> {
+    families::named(&recipe.model.family).map_err(|e| Error { place: "model.family".into(), ..e })
+}
+
 fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
-    let sheet = families::named(&recipe.model.family)?;
+    let sheet = family(recipe)?;
     let Some(tokenizing) = sheet.tokenizer else {
         let what = format!("a {} reads no text", sheet.name);
         return Err(Error::new("model.family", what, "choose a family that reads text"));
@@ -258,7 +263,7 @@ fn begin(
     labels: &Labels,
     device: &Device,
 ) -> Result<Pretrained> {
-    let sheet = families::named(&recipe.model.family)?;
+    let sheet = family(recipe)?;
     let special = tokenizer.map(Tokenizer::special).unwrap_or_default();
     let sizes = sizes(recipe, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, splits)?;
     let mut spec = (sheet.sizes)(&sizes)?;
@@ -409,6 +414,7 @@ mod tests {
         assert_eq!(refused("gpt2", "next-token", "patch = 8").place, "model.patch");
         assert!(small("llama", "next-token", "kv_heads = 2").is_ok());
         assert_eq!(refused("brt", "masked", "").hint.split('`').nth(1), Some("bert"));
+        assert_eq!(refused("brt", "masked", "").place, "model.family");
     }
 
     #[test]
