@@ -2,11 +2,11 @@
 
 use crate::decoding::{Speaker, interrupted};
 use crate::fail::Fail;
-use qkv_decode::search::{self, Beam, Contrastive, Said1, Sequence, Tree};
-use qkv_decode::trace::Trace;
-use qkv_decode::{Ask, Chain, End, Engine, Look, Network, StopText};
+use qkv_decode::{Chain, Config, End, Engine, Finished, NewToken, Request, RequestId, StepEvent, StopText};
+pub(crate) use qkv_decode::{Search, SearchTrace as Traced};
 use qkv_text::{StreamDecoder, Tokenizer};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What is asked for.
 pub(crate) struct Order<'a> {
@@ -20,21 +20,6 @@ pub(crate) struct Order<'a> {
     pub(crate) seed: u64,
     pub(crate) stops: Vec<String>,
     pub(crate) traced: bool,
-}
-
-/// Which search.
-pub(crate) enum Search {
-    Sample { n: usize },
-    Beam(Beam),
-    Contrastive(Contrastive),
-}
-
-/// What the search did.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(crate) enum Traced {
-    Chain(Trace),
-    Tree(Tree),
 }
 
 /// One answer.
@@ -63,7 +48,7 @@ pub(crate) struct Alignment {
 /// Text as it becomes certain, of one continuation.
 struct Voice<'a> {
     tokenizer: Option<&'a Tokenizer>,
-    stream: Option<StreamDecoder<'a>>,
+    stream: Option<StreamDecoder<&'a Tokenizer>>,
     stop: StopText,
     text: String,
 }
@@ -88,68 +73,68 @@ impl<'a> Order<'a> {
         hear: &mut dyn FnMut(usize, usize, &str) -> Result<(), Fail>,
     ) -> Result<(Vec<Vec<Answer>>, Vec<Traced>), Fail> {
         let speaker = self.speaker;
-        let model = &speaker.net.model;
         let is_pair = speaker.is_pair();
         let start = if is_pair { speaker.start()? } else { vec![] };
         let before = if is_pair { start.len() } else { prompts.iter().map(Vec::len).max().unwrap_or(0) };
-        let max = speaker.max_tokens(self.max_tokens, before, self.otherwise)?;
-        let look = match &self.search {
-            Search::Beam(Beam { coverage: Some(_), .. }) => Look::Source,
-            Search::Contrastive(_) => Look::Hidden,
-            _ => Look::Nothing,
-        };
-        let starts = vec![start.clone(); if is_pair { prompts.len() } else { 0 }];
-        let mut engine = match is_pair {
-            true => Engine::pair_looking(model, prompts, &start, max, look)?,
-            false => Engine::causal_looking(model, prompts, max, look)?,
-        };
-        let ask = Ask {
-            prompts: if is_pair { &starts } else { prompts },
-            sources: is_pair.then_some(prompts),
-            chain: &self.chain,
-            ends: &speaker.defaults.ends,
-            max,
+        let max_tokens = speaker.max_tokens(self.max_tokens, before, self.otherwise)?;
+        let request = |(i, prompt): (usize, &Vec<u32>)| Request {
+            source: is_pair.then(|| prompt.clone()),
+            chain: self.chain.clone(),
+            search: self.search.clone(),
+            max_tokens,
+            ends: speaker.defaults.ends.clone(),
             seed: self.seed,
-            first,
+            number: first + i as u64,
+            trace: (self.traced && prompts.len() == 1).then_some(8),
+            ..Request::new(if is_pair { start.clone() } else { prompt.clone() })
         };
+        let requests: Vec<Request> = prompts.iter().enumerate().map(request).collect();
+        let mut engine = Engine::new(Arc::new(speaker.net.model.clone()), Config::default());
         let n = if let Search::Sample { n } = self.search { n } else { 1 };
         let mut voices = self.voices(prompts.len() * n);
         let mut failed = None;
-        let mut heard = |said: Said1| {
-            let voice = &mut voices[said.prompt * n + said.number];
-            let new = voice.push(&said);
-            let told = new.and_then(|new| if new.is_empty() { Ok(()) } else { hear(said.prompt, said.number, &new) });
+        let mut heard = |prompt: usize, new: &NewToken| {
+            let voice = &mut voices[prompt * n + new.number];
+            let told = voice.push(new).and_then(|text| match text.is_empty() {
+                true => Ok(()),
+                false => hear(prompt, new.number, &text),
+            });
             if let Err(fail) = told {
                 failed = Some(fail);
             }
             failed.is_none() && !voice.stop.is_met() && !interrupted()
         };
-        let mut traces = vec![];
-        let found: Vec<Vec<Sequence>> = match &self.search {
-            Search::Sample { n: 1 } if self.traced && prompts.len() == 1 => {
-                let (sequence, trace) = search::sample::sample_traced(&mut engine, &ask, 8, &mut heard)?;
-                traces.push(Traced::Chain(trace));
-                vec![vec![sequence]]
+        let is_beam = matches!(self.search, Search::Beam(_));
+        let ids: Vec<RequestId> = requests.into_iter().map(|r| engine.admit(r)).collect::<qkv_base::Result<_>>()?;
+        let mut found: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
+        while !engine.is_idle() {
+            if is_beam && interrupted() {
+                return Err(Fail::interrupted());
             }
-            Search::Sample { n } => search::sample(&mut engine, &ask, *n, &mut heard)?,
-            Search::Contrastive(how) => vec![vec![search::contrastive(&mut engine, &ask, how, &mut heard)?]],
-            Search::Beam(how) if self.traced => {
-                let (found, trees) = search::beam::beam_traced(&mut engine, &ask, how)?;
-                traces.extend(trees.into_iter().map(Traced::Tree));
-                found
+            for event in engine.step()? {
+                let place = |id: RequestId| ids.iter().position(|other| *other == id).unwrap_or(0);
+                match event {
+                    StepEvent::Token(new) if !heard(place(new.request), &new) => engine.stop(new.request, new.number),
+                    StepEvent::Token(_) => {}
+                    StepEvent::Finished(one) => {
+                        let at = place(one.request);
+                        found[at] = Some(one);
+                    }
+                    StepEvent::Failed { error, .. } => return Err(error.into()),
+                }
             }
-            Search::Beam(how) => search::beam(&mut Interruptible(&mut engine), &ask, how)
-                .map_err(|e| if interrupted() { Fail::interrupted() } else { e.into() })?,
-        };
+        }
         if let Some(fail) = failed {
             return Err(fail);
         }
         let mut voices = voices.into_iter();
         let mut answers = vec![];
-        for (prompt, sequences) in found.into_iter().enumerate() {
+        let mut traces = vec![];
+        for (prompt, one) in found.into_iter().flatten().enumerate() {
             let mut row = vec![];
-            for (number, sequence) in sequences.into_iter().enumerate() {
-                let spoken = if matches!(self.search, Search::Beam(_)) { None } else { voices.next() };
+            traces.extend(one.trace);
+            for (number, sequence) in one.sequences.into_iter().enumerate() {
+                let spoken = if is_beam { None } else { voices.next() };
                 let (text, end) = match spoken {
                     Some(voice) => {
                         let (met, (text, rest)) = (voice.stop.is_met(), voice.finish()?);
@@ -174,7 +159,7 @@ impl<'a> Order<'a> {
         }
         traces.iter_mut().filter(|_| speaker.tokenizer.is_some()).for_each(|trace| match trace {
             Traced::Chain(trace) => trace.name(|id| speaker.piece(id)),
-            Traced::Tree(tree) => tree.name(|id| speaker.piece(id)),
+            Traced::Beam(tree) => tree.name(|id| speaker.piece(id)),
         });
         Ok((answers, traces))
     }
@@ -182,7 +167,7 @@ impl<'a> Order<'a> {
 
 impl Voice<'_> {
     /// The text that this token makes certain.
-    fn push(&mut self, said: &Said1) -> Result<String, Fail> {
+    fn push(&mut self, said: &NewToken) -> Result<String, Fail> {
         let (Some(stream), Some(tokenizer)) = (&mut self.stream, self.tokenizer) else { return Ok(String::new()) };
         // A vocabulary padded to a round size has ids that no tokenizer knows: they are nothing.
         let known = !said.is_end && tokenizer.piece(said.id).is_some();
@@ -203,43 +188,13 @@ impl Voice<'_> {
     }
 }
 
-/// A network that stops when Ctrl-C is pressed.
-struct Interruptible<'e, 'm>(&'e mut Engine<'m>);
-
-impl Network for Interruptible<'_, '_> {
-    fn vocabulary(&self) -> usize {
-        self.0.vocabulary()
-    }
-    fn rows(&self) -> usize {
-        self.0.rows()
-    }
-    fn room(&self) -> usize {
-        self.0.room()
-    }
-    fn logits(&self, row: usize) -> &[f32] {
-        self.0.logits(row)
-    }
-    fn say(&mut self, tokens: &[u32]) -> qkv_base::Result<()> {
-        if interrupted() {
-            return Err(qkv_base::Error::new("search", "interrupted", ""));
-        }
-        self.0.say(tokens)
-    }
-    fn reorder(&mut self, rows: &[usize]) -> qkv_base::Result<()> {
-        self.0.reorder(rows)
-    }
-    fn seen(&self, row: usize) -> &[f32] {
-        self.0.seen(row)
-    }
-}
-
 /// Writes a trace where it was asked for: `-` is the terminal (stderr), `.json` and `.html` are files.
 pub(crate) fn write_trace(traces: &[Traced], to: &str) -> Result<(), Fail> {
     let Some(trace) = traces.first() else { return Ok(()) };
     if to == "-" {
         let table = match trace {
             Traced::Chain(trace) => trace.table(),
-            Traced::Tree(tree) => tree.table(),
+            Traced::Beam(tree) => tree.table(),
         };
         eprint!("{table}");
         return Ok(());
@@ -249,7 +204,7 @@ pub(crate) fn write_trace(traces: &[Traced], to: &str) -> Result<(), Fail> {
     } else if to.ends_with(".html") {
         match trace {
             Traced::Chain(trace) => trace.html(),
-            Traced::Tree(tree) => tree.html(),
+            Traced::Beam(tree) => tree.html(),
         }
     } else {
         return Err(Fail::usage(

@@ -12,7 +12,7 @@ use qkv_base::{Error, Result, nearest};
 use crate::pick::{PICKS, Pick, PickState, Picked};
 use crate::row::Row;
 use crate::trace::Stage;
-use crate::transform::{STEPS, History, Sheet, Step, Transform, Value};
+use crate::transform::{History, STEPS, Sheet, Step, Transform, Value};
 
 /// Steps in their order, and the pick.
 ///

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use qkv_base::Key;
-use qkv_decode::{Chain, Row, History};
+use qkv_decode::{Chain, History, Row};
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };

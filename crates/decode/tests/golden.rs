@@ -1,7 +1,7 @@
 //! transformers' own processors, and the lists that it builds from them, on 1,000 random rows each: the same tokens left on
 //! every row, and the same logits to 1e-5. `make_golden.py` made `golden.json`; the rows are drawn here from the same counter.
 
-use qkv_decode::{Chain, Preset, Row, History};
+use qkv_decode::{Chain, History, Preset, Row};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 //! written down once more the way those tools work, on a list of candidates that is sorted and cut short, and run in the tools' order.
 
 use qkv_base::Key;
-use qkv_decode::{Preset, Row, History};
+use qkv_decode::{History, Preset, Row};
 
 /// Candidates as the tools hold them.
 struct List(Vec<(u32, f64)>);

@@ -84,6 +84,9 @@ impl Block {
                 drop(y, cx)
             })
         });
+        if let (Some(cross), Some(norm), None, Some(_)) = (&self.cross, &self.norm_cross, seen, &cx.rows) {
+            x = self.wiring.around(x, norm, |h| cx.within("cross", |cx| cross.cross_rows(h, cx)));
+        }
         if let (Some(cross), Some(norm), Some(seen)) = (&self.cross, &self.norm_cross, seen) {
             x = self.wiring.around(x, norm, |h| {
                 cx.within("cross", |cx| {

@@ -16,6 +16,7 @@ pub mod patch;
 pub mod position;
 pub mod recurrent;
 pub mod residual;
+pub mod row_cache;
 
 pub use attention::{Attention, Biased, Heads, Scale};
 pub use batch_norm::BatchNorm;
@@ -30,3 +31,4 @@ pub use norm::{Norm, NormKind};
 pub use patch::{PatchEmbed, PatchError};
 pub use recurrent::{AdditiveAttention, Gru, Lstm, Rnn};
 pub use residual::Wiring;
+pub use row_cache::RowCache;

@@ -3,12 +3,13 @@
 
 use burn::module::Module;
 use qkv_base::Result;
-use qkv_decode::{Ask, Chain, Engine, Pick, search};
-use qkv_model::{CausalLm, Seq2Seq, Transformer};
+use qkv_decode::{Chain, Config, Decoder, Engine, Pick, Request};
+use qkv_model::Transformer;
+use std::sync::Arc;
 
 /// What ends a row, and how far one may go.
 #[derive(Clone, Copy, Debug)]
-pub struct Until {
+pub struct Limits {
     /// the end token
     pub end: u32,
     /// tokens at most
@@ -16,39 +17,34 @@ pub struct Until {
 }
 
 /// Writes a target for each source (with its special tokens), beginning with `start`; without its end.
-pub fn write(model: &Transformer, sources: &[Vec<u32>], start: u32, until: Until) -> Result<Vec<Vec<u32>>> {
-    let model = model.valid();
-    // Behind the start there is room for what the network can place, less one.
-    let most = Seq2Seq::context(&model).map_or(until.most, |context| until.most.min(context.saturating_sub(1)));
-    let mut engine = Engine::pair(&model, sources, &[start], most)?;
-    grow(&mut engine, &vec![vec![start]; sources.len()], Some(sources), Until { most, ..until })
+pub fn write(model: &Transformer, sources: &[Vec<u32>], start: u32, limits: Limits) -> Result<Vec<Vec<u32>>> {
+    let request = |source: &Vec<u32>| Request { source: Some(source.clone()), ..Request::new(vec![start]) };
+    grow(model, sources.iter().map(request).collect(), limits)
 }
 
 /// Goes on with one prompt, as far as the network can place it; without the end.
-pub fn go_on(model: &Transformer, prompt: &[u32], until: Until) -> Result<Vec<u32>> {
-    let model = model.valid();
-    let room = CausalLm::context(&model).map_or(until.most, |context| context.saturating_sub(prompt.len()));
-    let most = until.most.min(room);
-    if prompt.is_empty() || most == 0 {
+pub fn go_on(model: &Transformer, prompt: &[u32], limits: Limits) -> Result<Vec<u32>> {
+    let full = Decoder::context(model).is_some_and(|context| context <= prompt.len());
+    if prompt.is_empty() || limits.most == 0 || full {
         return Ok(vec![]);
     }
-    let prompts = [prompt.to_vec()];
-    let mut engine = Engine::causal(&model, &prompts, most)?;
-    Ok(grow(&mut engine, &prompts, None, Until { most, ..until })?.pop().unwrap_or_default())
+    Ok(grow(model, vec![Request::new(prompt.to_vec())], limits)?.pop().unwrap_or_default())
 }
 
-/// Each row goes on with its likeliest token.
-fn grow(
-    engine: &mut Engine,
-    prompts: &[Vec<u32>],
-    sources: Option<&[Vec<u32>]>,
-    until: Until,
-) -> Result<Vec<Vec<u32>>> {
-    let (chain, ends) = (Chain { steps: vec![], pick: Pick::Greedy }, [until.end]);
-    let ask = Ask { prompts, sources, chain: &chain, ends: &ends, max: until.most, seed: 0, first: 0 };
-    let rows = search::sample(engine, &ask, 1, &mut |_| true)?;
-    let ids = rows.into_iter().flatten().map(|row| row.ids);
-    Ok(ids.map(|ids| ids.into_iter().filter(|id| *id != until.end).collect()).collect())
+/// Each request goes on with its likeliest token, as far as the network can place it.
+fn grow(model: &Transformer, requests: Vec<Request>, limits: Limits) -> Result<Vec<Vec<u32>>> {
+    let model = model.valid();
+    let context = Decoder::context(&model).unwrap_or(usize::MAX);
+    let greedy = |request: Request| Request {
+        chain: Chain { steps: vec![], pick: Pick::Greedy },
+        ends: vec![limits.end],
+        max_tokens: limits.most.min(context.saturating_sub(request.prompt.len())),
+        ..request
+    };
+    let mut engine = Engine::new(Arc::new(model), Config::default());
+    let found = engine.run(requests.into_iter().map(greedy).collect(), &mut |_, _| true)?;
+    let ids = found.into_iter().flat_map(|one| one.sequences).map(|sequence| sequence.ids);
+    Ok(ids.map(|ids| ids.into_iter().filter(|id| *id != limits.end).collect()).collect())
 }
 
 /// Where the largest number stands; the first of equals.
@@ -82,7 +78,7 @@ mod tests {
         let start = it.config.id("decoder_start_token_id").unwrap();
         let end = it.config.id("eos_token_id").unwrap();
         let most = generate["max_new_tokens"].as_u64().unwrap() as usize;
-        let got = write(&it.model, &sources, start, Until { end, most }).unwrap();
+        let got = write(&it.model, &sources, start, Limits { end, most }).unwrap();
         let want = list(&generate["greedy"]["sequences"]);
         for (got, want) in got.iter().zip(want) {
             let want: Vec<u32> = want[1..].iter().copied().take_while(|id| *id != end).collect();

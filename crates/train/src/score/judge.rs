@@ -3,7 +3,7 @@
 use super::look::Look;
 use super::{Judged, Metric, Scores};
 use crate::recipe::Goal;
-use crate::search::{self, Until};
+use crate::search::{self, Limits};
 use crate::step::logits;
 use burn::module::Module;
 use qkv_base::{Error, Result};
@@ -132,10 +132,10 @@ impl Judge<'_> {
             let mut ids = next.document(&corpus.get(i)?)?;
             ids.truncate(next.length);
             let (given, rest) = ids.split_at(ids.len() / 2);
-            let until = Until { end: next.end, most: rest.len().min(40) };
-            let said = search::go_on(self.model, given, until)?;
+            let limits = Limits { end: next.end, most: rest.len().min(40) };
+            let said = search::go_on(self.model, given, limits)?;
             let text = |ids: &[u32]| Ok::<_, Error>(tokenizer.decode(ids, true)?.replace('\n', " "));
-            let (source, expected, got) = (text(given)?, text(&rest[..until.most])?, text(&said)?);
+            let (source, expected, got) = (text(given)?, text(&rest[..limits.most])?, text(&said)?);
             all.push(Judged { source, expected, got, score: 0.0, counts: vec![] });
         }
         Ok(all)

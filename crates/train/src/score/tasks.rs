@@ -3,7 +3,7 @@
 use super::judge::{Judge, Ready};
 use super::look::Look;
 use super::{Judged, Metric, Scores};
-use crate::search::{self, Until};
+use crate::search::{self, Limits};
 use qkv_base::Result;
 use qkv_data::objective::Seq2Seq;
 use qkv_data::{Corpus, Example, Objective};
@@ -53,11 +53,11 @@ impl Judge<'_> {
     fn written(&self, ready: &[Ready], family: &Seq2Seq, most: usize) -> Result<Vec<String>> {
         let Some(tokenizer) = self.tokenizer else { return Ok(vec![]) };
         let end = family.target.close.first().copied().unwrap_or(0);
-        let until = Until { end, most };
+        let limits = Limits { end, most };
         let mut all = vec![];
         for part in ready.chunks(50) {
             let sources: Vec<Vec<u32>> = part.iter().map(|r| r.sample.memory.clone().unwrap_or_default()).collect();
-            for ids in search::write(self.model, &sources, family.start, until)? {
+            for ids in search::write(self.model, &sources, family.start, limits)? {
                 all.push(tokenizer.decode(&ids, true)?.trim().to_string());
             }
         }
