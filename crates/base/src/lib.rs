@@ -1,10 +1,13 @@
-//! What every room shares and needs no tensor for: errors that speak to the person, randomness as a function, and the
-//! nearest name to a mistyped one.
+//! What every room shares and needs no tensor for: errors that speak to the person, randomness as a function, the nearest
+//! name to a mistyped one, and the one list of tasks.
 
 mod error;
+pub mod format;
 mod names;
 pub mod random;
+mod task;
 
-pub use error::{Error, Result};
+pub use error::{Error, Kind, Result};
 pub use names::nearest;
 pub use random::Key;
+pub use task::Task;

@@ -1,5 +1,6 @@
 //! One example as a person thinks of it, before any tokenizer: a pair, a labelled text, tagged words, a question.
 
+use qkv_base::Task;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -115,6 +116,25 @@ impl Example {
         }
     }
 
+    /// The example as one for `task`: its text alone where text alone is learnt from, and its label as the text to write
+    /// where a text is made of another (as T5 does). Any other stays as it is.
+    ///
+    /// ```
+    /// use qkv_data::{Example, Task};
+    /// assert_eq!(Example::labelled("fine", "good").for_task(Task::Translate), Example::pair("fine", "good"));
+    /// assert_eq!(Example::pair("the house", "la casa").for_task(Task::NextToken), Example::Text("the house".into()));
+    /// ```
+    pub fn for_task(self, task: Task) -> Self {
+        match self {
+            Example::Text(_) | Example::Image { .. } => self,
+            other if task.is_of_text_alone() => Example::Text(other.text().into_owned()),
+            Example::Labelled { text, label } if task == Task::Translate => {
+                Example::Pair { source: text, target: label }
+            }
+            other => other,
+        }
+    }
+
     /// Is a side that the model must read or write empty?
     pub fn is_empty(&self) -> bool {
         let blank = |text: &str| text.trim().is_empty();
@@ -129,7 +149,7 @@ impl Example {
         }
     }
 
-    /// Does the answer stand in the context where it is said to? True for an example that is no question, and for a
+    /// Does the answer stand in the context where it is said to? True for an example that is not a question, and for a
     /// question without an answer.
     ///
     /// ```
@@ -145,26 +165,6 @@ impl Example {
             _ => true,
         }
     }
-}
-
-/// What is to be learned, and so which columns a row must have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Task {
-    /// text to text
-    Pair,
-    /// text to class
-    Classify,
-    /// two texts to class
-    ClassifyPair,
-    /// words to tags
-    Tag,
-    /// question and context to a stretch of the context
-    Answer,
-    /// text alone
-    Text,
-    /// picture to class
-    Image,
 }
 
 /// A column that a task needs: its name, and what else people call it.
@@ -185,84 +185,44 @@ const fn field(name: &'static str, also: &'static [&'static str]) -> Field {
 const TEXT: Field = field("text", &["sentence", "review", "content", "document"]);
 const LABEL: Field = field("label", &["class", "category", "sentiment", "labels"]);
 
-impl Task {
-    /// Every task, in the order of the help.
-    pub const ALL: [Task; 7] =
-        [Task::Pair, Task::Classify, Task::ClassifyPair, Task::Tag, Task::Answer, Task::Text, Task::Image];
-
-    /// The columns this task needs, in the order they have in a file without a header.
-    pub fn fields(self) -> &'static [Field] {
-        const PAIR: &[Field] =
-            &[field("source", &["src", "input", "input_text"]), field("target", &["tgt", "output", "target_text"])];
-        const CLASSIFY: &[Field] = &[TEXT, LABEL];
-        const CLASSIFY_PAIR: &[Field] = &[
-            field("first", &["sentence1", "premise", "text1", "question1"]),
-            field("second", &["sentence2", "hypothesis", "text2", "question2"]),
-            LABEL,
-        ];
-        const TAG: &[Field] = &[field("words", &["tokens"]), field("tags", &["ner_tags", "labels"])];
-        const ANSWER: &[Field] = &[
-            field("context", &["passage", "paragraph"]),
-            field("question", &["query"]),
-            field("answer", &["answers", "answer_text"]),
-            Field { name: "start", also: &["answer_start"], optional: true },
-        ];
-        match self {
-            Task::Pair => PAIR,
-            Task::Classify => CLASSIFY,
-            Task::ClassifyPair => CLASSIFY_PAIR,
-            Task::Tag => TAG,
-            Task::Answer => ANSWER,
-            Task::Text => const { &[TEXT] },
-            Task::Image => const { &[LABEL] },
-        }
+/// The columns that a task needs, in the order they have in a file without a header.
+pub fn fields(task: Task) -> &'static [Field] {
+    const PAIR: &[Field] =
+        &[field("source", &["src", "input", "input_text"]), field("target", &["tgt", "output", "target_text"])];
+    const CLASSIFY: &[Field] = &[TEXT, LABEL];
+    const CLASSIFY_PAIR: &[Field] = &[
+        field("first", &["sentence1", "premise", "text1", "question1"]),
+        field("second", &["sentence2", "hypothesis", "text2", "question2"]),
+        LABEL,
+    ];
+    const TAG: &[Field] = &[field("words", &["tokens"]), field("tags", &["ner_tags", "labels"])];
+    const ANSWER: &[Field] = &[
+        field("context", &["passage", "paragraph"]),
+        field("question", &["query"]),
+        field("answer", &["answers", "answer_text"]),
+        Field { name: "start", also: &["answer_start"], optional: true },
+    ];
+    match task {
+        Task::Translate => PAIR,
+        Task::Classify => CLASSIFY,
+        Task::ClassifyPair => CLASSIFY_PAIR,
+        Task::Tag => TAG,
+        Task::Answer => ANSWER,
+        Task::NextToken | Task::Masked | Task::SpanCorruption | Task::Denoise => const { &[TEXT] },
+        Task::Image => const { &[LABEL] },
     }
+}
 
-    /// The name a person types.
-    pub fn name(self) -> &'static str {
-        match self {
-            Task::Pair => "pair",
-            Task::Classify => "classify",
-            Task::ClassifyPair => "classify-pair",
-            Task::Tag => "tag",
-            Task::Answer => "answer",
-            Task::Text => "text",
-            Task::Image => "image",
-        }
-    }
-
-    /// The task of that name; `translate`, `generate` and other verbs of the command line are understood too.
-    ///
-    /// ```
-    /// use qkv_data::Task;
-    /// assert_eq!(Task::parse("translate")?, Task::Pair);
-    /// assert_eq!(Task::parse("clasify").unwrap_err().hint, "did you mean `classify`?");
-    /// # Ok::<(), qkv_data::Error>(())
-    /// ```
-    pub fn parse(name: &str) -> crate::Result<Self> {
-        match name {
-            "translate" | "text-to-text" | "summarize" | "correct" => return Ok(Task::Pair),
-            "generate" | "lm" | "language-model" | "fill" => return Ok(Task::Text),
-            _ => {}
-        }
-        Task::ALL.into_iter().find(|task| task.name() == name).ok_or_else(|| {
-            let nearest = qkv_base::nearest(name, Task::ALL.map(Task::name)).unwrap_or_default();
-            crate::Error::new("task", format!("`{name}` is no task"), format!("did you mean `{nearest}`?"))
-        })
-    }
-
-    /// Is this example one for this task?
-    pub fn takes(self, example: &Example) -> bool {
-        matches!(
-            (self, example),
-            (Task::Pair, Example::Pair { .. })
-                | (Task::Classify, Example::Labelled { .. })
-                | (Task::ClassifyPair, Example::LabelledPair { .. })
-                | (Task::Tag, Example::Tagged { .. })
-                | (Task::Answer, Example::Question { .. })
-                | (Task::Text, Example::Text(_))
-                | (Task::Image, Example::Image { .. })
-        )
+/// Is this example one for this task?
+pub fn takes(task: Task, example: &Example) -> bool {
+    match example {
+        Example::Pair { .. } => task == Task::Translate,
+        Example::Labelled { .. } => task == Task::Classify,
+        Example::LabelledPair { .. } => task == Task::ClassifyPair,
+        Example::Tagged { .. } => task == Task::Tag,
+        Example::Question { .. } => task == Task::Answer,
+        Example::Text(_) => task.is_of_text_alone(),
+        Example::Image { .. } => task == Task::Image,
     }
 }
 
@@ -279,14 +239,7 @@ mod tests {
             *start = 2; // inside the two bytes of é
         }
         assert!(!question.answer_stands());
-        assert!(Example::question("c", "q", "").answer_stands(), "no answer is no wrong answer");
-    }
-
-    #[test]
-    fn every_task_is_found_by_its_name() {
-        for task in Task::ALL {
-            assert_eq!(Task::parse(task.name()), Ok(task));
-        }
+        assert!(Example::question("c", "q", "").answer_stands(), "no answer is not a wrong answer");
     }
 
     #[test]

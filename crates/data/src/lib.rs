@@ -33,13 +33,14 @@ pub mod objective;
 pub mod readers;
 mod split;
 pub mod tokenize;
+mod write;
 
 pub use batch::{Batch, Loader};
 pub use check::{Against, Bucket, Finding, Level, Report, check};
 pub use corpus::{Corpus, Examples, Subset};
-pub use example::{Example, Field, Task};
+pub use example::{Example, Field, fields, takes};
 pub use objective::{Objective, Sample};
-pub use qkv_base::{Error, Key, Result};
+pub use qkv_base::{Error, Key, Result, Task};
 pub use readers::{Format, Opened, Reader, read};
-pub use split::{Split, Splits, split};
+pub use split::{Split, SplitIndices, split};
 pub use tokenize::{Pieces, Role, Side, Tokenize};

@@ -28,7 +28,7 @@ impl Default for Split {
 
 /// Which examples are on which side, each in the order of the corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Splits {
+pub struct SplitIndices {
     /// for training
     pub train: Vec<u32>,
     /// for validation
@@ -37,7 +37,7 @@ pub struct Splits {
     pub test: Vec<u32>,
 }
 
-impl Splits {
+impl SplitIndices {
     /// The three sides as corpora.
     pub fn of(&self, whole: &Arc<dyn Corpus>) -> [Subset; 3] {
         [&self.train, &self.valid, &self.test].map(|side| Subset::new(whole.clone(), side.clone()))
@@ -53,7 +53,7 @@ impl Splits {
 /// assert_eq!((sides.train.len(), sides.valid.len(), sides.test.len()), (80, 10, 10));
 /// # Ok::<(), qkv_data::Error>(())
 /// ```
-pub fn split(corpus: &dyn Corpus, how: Split) -> Result<Splits> {
+pub fn split(corpus: &dyn Corpus, how: Split) -> Result<SplitIndices> {
     let share = |part: f64| (0.0..1.0).contains(&part);
     if !share(how.valid) || !share(how.test) || how.valid + how.test >= 1.0 {
         let what = format!("{} for validation and {} for the test", how.valid, how.test);
@@ -66,7 +66,7 @@ pub fn split(corpus: &dyn Corpus, how: Split) -> Result<Splits> {
         groups.entry(u64::from(high) << 32 | u64::from(low)).or_default().push(i);
     }
     let count = |part: f64| (corpus.len() as f64 * part).round() as usize;
-    let mut sides = Splits::default();
+    let mut sides = SplitIndices::default();
     for group in groups.into_values() {
         let side = match (&sides.test, &sides.valid) {
             (test, _) if test.len() + group.len() <= count(how.test) => &mut sides.test,

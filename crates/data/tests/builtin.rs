@@ -1,6 +1,7 @@
 //! The built-in corpora as wholes: splits are disjoint, nothing repeats, every English sentence has one translation.
 
-use qkv_data::builtin::{Corpus, Example, Split};
+use qkv_data::Example;
+use qkv_data::builtin::{Corpus, Split};
 use std::collections::{HashMap, HashSet};
 
 /// What a split is about: sources for most, the right sentence for typos.

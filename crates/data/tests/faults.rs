@@ -48,20 +48,20 @@ fn all(opened: &Opened) -> Vec<Example> {
 #[test]
 fn marks_line_ends_and_bad_bytes() {
     let file = File::new("a.tsv", "\u{feff}source\ttarget\r\nthe house\tla casa\r\n");
-    assert_eq!(all(&read(file.path(), Task::Pair).unwrap()), [Example::pair("the house", "la casa")]);
+    assert_eq!(all(&read(file.path(), Task::Translate).unwrap()), [Example::pair("the house", "la casa")]);
     let file = File::new("a.tsv", b"one\tuno\ntwo\tdu\xe9\nthree\ttre\n");
-    assert_snapshot!(file.refused(Task::Pair), @r"
+    assert_snapshot!(file.refused(Task::Translate), @r"
     a.tsv:2: byte 0xe9 at offset 14 is not UTF-8
     hint: save the file as UTF-8 (iconv -f LATIN1 -t UTF-8), or skip bad rows
     ");
-    let opened = file.skipping(Task::Pair).unwrap();
+    let opened = file.skipping(Task::Translate).unwrap();
     assert_eq!((opened.tally.rows, opened.tally.bad), (2, 1));
 }
 
 /// 17
 #[test]
 fn nothing_to_learn_from() {
-    assert_snapshot!(File::new("a.csv", "").refused(Task::Pair), @r"
+    assert_snapshot!(File::new("a.csv", "").refused(Task::Translate), @r"
     a.csv: 0 examples: the file is empty or holds nothing but a header
     hint: name a file with data
     ");
@@ -70,8 +70,8 @@ fn nothing_to_learn_from() {
     hint: name a file with data
     ");
     let file = File::new("a.jsonl", "{\n[]\n");
-    assert_snapshot!(file.message(&file.skipping(Task::Text).unwrap_err()), @r"
-    a.jsonl: 0 examples after filtering (2 dropped: bad rows; the first: a.jsonl:1, column 1: no JSON: EOF while parsing an object)
+    assert_snapshot!(file.message(&file.skipping(Task::NextToken).unwrap_err()), @r"
+    a.jsonl: 0 examples after filtering (2 dropped: bad rows; the first: a.jsonl:1, column 1: not JSON: EOF while parsing an object)
     hint: is this the right format and task?
     ");
     let rows: Vec<Example> = (0..3).map(|_| Example::question("a", "q ".repeat(40), "a")).collect();
@@ -131,14 +131,14 @@ fn columns_are_named_or_counted() {
     hint: did you mean `body`? say --column text=body
     ");
     let file = File::new("a.tsv", "en\tit\nhouse\tcasa\n");
-    let reader = Reader { header: qkv_data::readers::Header::Yes, ..Reader::new(Task::Pair) };
+    let reader = Reader { header: qkv_data::readers::Header::Yes, ..Reader::new(Task::Translate) };
     let opened = reader.open(file.path()).unwrap();
     assert_eq!(opened.notes[1], "columns taken in order: en → source, it → target");
-    assert_snapshot!(File::new("a.tsv", "one, uno\n").refused(Task::Pair), @r"
+    assert_snapshot!(File::new("a.tsv", "one, uno\n").refused(Task::Translate), @r"
     a.tsv:1, column 2: `target` should be column 2 but the row has 1
     hint: is it separated by tabs (.tsv) or commas (.csv)? name the format, or the column: --column NAME=N
     ");
-    assert_snapshot!(File::new("a.dat", "x").refused(Task::Pair), @r"
+    assert_snapshot!(File::new("a.dat", "x").refused(Task::Translate), @r"
     a.dat: the name does not say how the file is written (for the task pair)
     hint: say the format: csv, tsv, jsonl, …; two parallel files are named train.de,train.en
     ");
@@ -150,11 +150,11 @@ fn one_bad_line_among_many() {
     let mut text = "{\"text\": \"fine\"}\n".repeat(20_000);
     text.insert_str(17 * 12_344, "{\"text\": fine}\n");
     let file = File::new("a.jsonl", text);
-    assert_snapshot!(file.refused(Task::Text), @r"
-    a.jsonl:12345, column 11: no JSON: expected ident
+    assert_snapshot!(file.refused(Task::NextToken), @r"
+    a.jsonl:12345, column 11: not JSON: expected ident
     hint: one whole object a line; or skip bad rows
     ");
-    let opened = file.skipping(Task::Text).unwrap();
+    let opened = file.skipping(Task::NextToken).unwrap();
     assert_eq!((opened.tally.rows, opened.tally.bad, opened.tally.first.len()), (20_000, 1, 1));
 }
 
@@ -261,7 +261,7 @@ fn cutting_is_counted() {
 #[test]
 fn the_report_is_readable_by_programs() {
     let rows: Vec<Example> = (0..12).map(|i| Example::pair(format!("a {i}"), "b")).collect();
-    let report = check(&rows, Task::Pair, Against::default()).unwrap();
+    let report = check(&rows, Task::Translate, Against::default()).unwrap();
     let json: serde_json::Value = serde_json::to_value(&report).unwrap();
     assert_eq!(
         (json["rows"].as_u64(), json["task"].as_str(), json["median"].as_u64()),

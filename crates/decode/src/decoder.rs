@@ -104,7 +104,7 @@ impl Decoder for Transformer {
     fn encode(&self, sources: &[&[u32]], rows: &mut RowCache) -> Result<Vec<usize>> {
         let memory = Seq2Seq::encode(self, &batch(sources), &mut Cx::eval())?;
         let lengths: Vec<usize> = sources.iter().map(|s| s.len()).collect();
-        Ok(rows.admit_sources(&lengths, self.project(&memory)))
+        Ok(rows.admit_sources(&lengths, self.project_memory(&memory)))
     }
 
     fn forward(&self, input: &PassInput, rows: &mut RowCache) -> Result<PassOutput> {

@@ -108,7 +108,7 @@ impl Defaults {
                 map
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Map::new(),
-            Err(e) => return Err(Error::new(place, e.to_string(), "may it be read?")),
+            Err(e) => return Err(Error::read(place, &e, "may it be read?")),
         };
         Self::of(&place, &read, config)
     }

@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const FAMILIES: [&str; 7] = ["gpt2", "llama", "llama-tied", "t5", "t5-gated", "bart", "marian"];
+const FAMILIES: [&str; 10] =
+    ["gpt2", "llama", "llama-tied", "qwen3", "gemma2", "gemma3", "t5", "t5-gated", "bart", "marian"];
 const END: u32 = 2;
 
 fn folder(family: &str) -> PathBuf {

@@ -7,8 +7,8 @@
 //! where the formula is −∞·0; every finite input, however large, gives the finite limit, and so do the slopes up to
 //! |x| = 10¹⁸.
 
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, elements_mut, room, tensor};
+use crate::fused::{Fused, apply, contiguous, elements, elements_mut, tensor, uninit};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::{self, simd};
 use crate::threads;
 use burn::backend::flex::FlexTensor;
@@ -162,8 +162,8 @@ impl Fused<1> for Activation {
     type Saved = FlexTensor;
 
     fn forward(&self, [x]: [Option<FlexTensor>; 1], keep: bool) -> (FlexTensor, Option<FlexTensor>) {
-        let x = dense(x.expect("activation has an input"));
-        let mut y = room(x.layout().num_elements());
+        let x = contiguous(x.expect("activation has an input"));
+        let mut y = uninit(x.layout().num_elements());
         forward(*self, elements(&x), &mut y);
         (tensor(y, x.layout().shape().clone()), keep.then_some(x))
     }

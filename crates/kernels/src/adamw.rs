@@ -5,7 +5,7 @@
 //! Shapes: parameter, gradient and both moments of one length. Elements do not depend on each other, so any cut among
 //! threads gives the same bits. NaN or infinity in the gradient makes the parameter NaN: the training loop looks before.
 
-use crate::case::{Bench, Case, Op, Work};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::simd;
 use crate::{fused, threads};
 use burn::tensor::Tensor;

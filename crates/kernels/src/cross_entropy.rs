@@ -13,8 +13,8 @@
 //! if there is any smoothing, which asks for every class. NaN, +∞, or a row of −∞ alone make the loss NaN. Rows that do
 //! not count are not looked at, whatever they hold.
 
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, elements_mut, room, tensor};
+use crate::fused::{Fused, apply, contiguous, elements, elements_mut, tensor, uninit};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::{self, simd};
 use crate::threads;
 use burn::backend::flex::FlexTensor;
@@ -87,19 +87,31 @@ impl CrossEntropy {
 /// # Panics
 /// If the number of targets or weights is not N, or a target is neither [`IGNORED`] nor below V.
 pub fn cross_entropy(logits: Tensor<2>, how: &CrossEntropy) -> Tensor<1> {
+    cross_entropies(logits, how).0
+}
+
+/// The loss of `logits` `[N, V]`, and beside it the same without smoothing, which is outside of the graph: it costs nothing
+/// more, and can be compared with what was measured under another smoothing, or none.
+///
+/// # Panics
+/// As [`cross_entropy`].
+pub fn cross_entropies(logits: Tensor<2>, how: &CrossEntropy) -> (Tensor<1>, Tensor<1>) {
     let [n, v] = logits.dims();
     assert_eq!(how.targets.len(), n, "cross_entropy: one target for each row of logits");
     assert!(how.weights.as_ref().is_none_or(|w| w.len() == n), "cross_entropy: one weight for each row of logits");
     let bad = how.targets.iter().find(|&&t| t != IGNORED && !(0..v as i64).contains(&t));
     assert_eq!(bad, None, "cross_entropy: target outside the vocabulary of {v}");
     match apply(how.clone(), [Some(logits.into_dispatch())]) {
-        Ok(loss) => Tensor::from_dispatch(loss),
+        Ok(both) => {
+            let both = Tensor::<1>::from_dispatch(both); // [2]
+            (both.clone().narrow(0, 0, 1), both.detach().narrow(0, 1, 1))
+        }
         Err([logits]) => plain(Tensor::from_dispatch(logits.expect("cross_entropy has logits")), how),
     }
 }
 
 /// The plain twin.
-fn plain(logits: Tensor<2>, how: &CrossEntropy) -> Tensor<1> {
+fn plain(logits: Tensor<2>, how: &CrossEntropy) -> (Tensor<1>, Tensor<1>) {
     let (device, dtype, s) = (logits.device(), logits.dtype(), how.smoothing);
     let factors = how.factors();
     // Rows that count for nothing are left out, not multiplied by 0: 0·∞ would reach the loss as NaN.
@@ -112,15 +124,15 @@ fn plain(logits: Tensor<2>, how: &CrossEntropy) -> Tensor<1> {
     let factors = Tensor::<2>::from_data(TensorData::new(factors, [n, 1]), (&device, dtype));
 
     let logs = log_softmax(logits.select(0, rows), 1);
-    let hit = || logs.clone().gather(1, targets.clone()) * (s - 1.0);
+    let hit = |share: f32| logs.clone().gather(1, targets.clone()) * -share;
     let spread = || logs.clone().mean_dim(1) * -s;
     // For the same reason a share of 0 is left out.
     let row = match s {
-        0.0 => hit(),
+        0.0 => hit(1.0),
         1.0 => spread(),
-        _ => hit() + spread(),
+        _ => hit(1.0 - s) + spread(),
     };
-    (row * factors).sum()
+    ((row * factors.clone()).sum(), (hit(1.0).detach() * factors).sum())
 }
 
 impl Fused<1> for CrossEntropy {
@@ -128,22 +140,22 @@ impl Fused<1> for CrossEntropy {
     type Saved = FlexTensor;
 
     fn forward(&self, [logits]: [Option<FlexTensor>; 1], keep: bool) -> (FlexTensor, Option<FlexTensor>) {
-        let logits = dense(logits.expect("cross_entropy has logits"));
+        let logits = contiguous(logits.expect("cross_entropy has logits"));
         if !keep {
-            let loss = self.loss(elements(&logits));
-            return (tensor(vec![loss as f32], [1]), None);
+            return (pair(self.loss(elements(&logits))), None);
         }
         let (mut grad, shared) = if logits.is_unique() {
             (logits, None)
         } else {
-            (tensor(room(logits.layout().num_elements()), logits.layout().shape().clone()), Some(logits))
+            (tensor(uninit(logits.layout().num_elements()), logits.layout().shape().clone()), Some(logits))
         };
         let loss = self.loss_and_gradient(elements_mut(&mut grad), shared.as_ref().map(elements));
-        (tensor(vec![loss as f32], [1]), Some(grad))
+        (pair(loss), Some(grad))
     }
 
     fn backward(&self, mut saved: FlexTensor, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
-        let by = elements(&dense(grad))[0];
+        // Of the second, which is the loss without smoothing, there is none.
+        let by = elements(&contiguous(grad))[0];
         // The loss is usually the last operation, and then this is 1: a pass over all logits saved.
         if by != 1.0 {
             threads::for_rows(elements_mut(&mut saved), 1, |_, g| scale(by, g));
@@ -152,39 +164,47 @@ impl Fused<1> for CrossEntropy {
     }
 }
 
+/// The loss, and the loss without smoothing: `[2]`.
+fn pair(loss: Pair) -> FlexTensor {
+    tensor(loss.map(|l| l as f32).to_vec(), [2])
+}
+
+/// A loss, and the same without smoothing.
+type Pair = [f64; 2];
+
 impl CrossEntropy {
     /// The loss of all rows of `z`.
-    fn loss(&self, z: &[f32]) -> f64 {
+    fn loss(&self, z: &[f32]) -> Pair {
         let factors = self.factors();
-        let Some(width) = self.width(z.len()) else { return 0.0 };
+        let Some(width) = self.width(z.len()) else { return [0.0; 2] };
         let rows = threads::chunk_rows(width);
         sum(z.len(), z.chunks(rows * width).enumerate().collect(), |(chunk, z)| {
             let row = |(i, z)| match factors[chunk * rows + i] {
-                0.0 => 0.0,
-                factor => factor as f64 * self.row_loss(chunk * rows + i, z, survey(z)),
+                0.0 => [0.0; 2],
+                factor => self.row_loss(chunk * rows + i, z, survey(z)).map(|l| factor as f64 * l),
             };
-            z.chunks_exact(width).enumerate().map(row).sum()
+            added(z.chunks_exact(width).enumerate().map(row))
         })
     }
 
     /// The loss of all rows of `source`, or of `z` itself if there is none; `z` becomes the gradient.
-    fn loss_and_gradient(&self, z: &mut [f32], source: Option<&[f32]>) -> f64 {
+    fn loss_and_gradient(&self, z: &mut [f32], source: Option<&[f32]>) -> Pair {
         let factors = self.factors();
-        let Some(width) = self.width(z.len()) else { return 0.0 };
+        let Some(width) = self.width(z.len()) else { return [0.0; 2] };
         let rows = threads::chunk_rows(width);
         sum(z.len(), z.chunks_mut(rows * width).enumerate().collect(), |(chunk, z)| {
             let row = |(i, z): (usize, &mut [f32])| {
                 let i = chunk * rows + i;
                 if factors[i] == 0.0 {
                     z.fill(0.0);
-                    return 0.0;
+                    return [0.0; 2];
                 }
                 if let Some(source) = source {
                     z.copy_from_slice(&source[i * width..][..width]);
                 }
                 self.row_loss_and_gradient(i, factors[i], z)
             };
-            z.chunks_exact_mut(width).enumerate().map(row).sum()
+            added(z.chunks_exact_mut(width).enumerate().map(row))
         })
     }
 
@@ -194,23 +214,24 @@ impl CrossEntropy {
     }
 
     /// ℓ of row `i`, in f64: with logits in the thousands, `lse − z_t` cancels.
-    fn row_loss(&self, i: usize, z: &[f32], seen: Survey) -> f64 {
+    fn row_loss(&self, i: usize, z: &[f32], seen: Survey) -> Pair {
         let s = self.smoothing as f64;
         let lse = seen.shift as f64 + seen.exps.ln();
-        let hit = || lse - z[self.targets[i] as usize] as f64;
+        let hit = lse - z[self.targets[i] as usize] as f64;
         let spread = || lse - seen.total / z.len() as f64;
         // A share of 0 is left out: 0·∞ is NaN, and a masked logit that nobody asks for costs nothing.
-        match s {
-            0.0 => hit(),
+        let smoothed = match s {
+            0.0 => hit,
             1.0 => spread(),
-            _ => (1.0 - s) * hit() + s * spread(),
-        }
+            _ => (1.0 - s) * hit + s * spread(),
+        };
+        [smoothed, hit]
     }
 
     /// The weighted ℓ of row `i`; `z` becomes `factor·(softmax(z) − q)`.
-    fn row_loss_and_gradient(&self, i: usize, factor: f32, z: &mut [f32]) -> f64 {
+    fn row_loss_and_gradient(&self, i: usize, factor: f32, z: &mut [f32]) -> Pair {
         let seen = survey(z);
-        let loss = factor as f64 * self.row_loss(i, z, seen);
+        let loss = self.row_loss(i, z, seen).map(|l| factor as f64 * l);
         let share = factor * self.smoothing / z.len() as f32;
         slope(seen.shift, (factor as f64 / seen.exps) as f32, share, z);
         z[self.targets[i] as usize] -= factor * (1.0 - self.smoothing);
@@ -219,13 +240,18 @@ impl CrossEntropy {
 }
 
 /// `Σ f(chunk)` with the chunks added in order, in parallel if the `size` of it all is worth it.
-fn sum<T: Send>(size: usize, chunks: Vec<T>, f: impl Fn(T) -> f64 + Sync + Send) -> f64 {
-    let parts: Vec<f64> = if size <= threads::SERIAL {
+fn sum<T: Send>(size: usize, chunks: Vec<T>, f: impl Fn(T) -> Pair + Sync + Send) -> Pair {
+    let parts: Vec<Pair> = if size <= threads::SERIAL {
         chunks.into_iter().map(f).collect()
     } else {
         chunks.into_par_iter().map(f).collect()
     };
-    parts.iter().sum()
+    added(parts.into_iter())
+}
+
+/// The sum of pairs, in order.
+fn added(pairs: impl Iterator<Item = Pair>) -> Pair {
+    pairs.fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
 }
 
 /// What one walk along a row of logits tells.

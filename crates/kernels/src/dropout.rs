@@ -5,8 +5,8 @@
 //! gradient. NaN stays NaN and ∞ that is dropped becomes NaN (∞·0): dropout hides no error.
 
 use crate::Key;
-use crate::case::{Bench, Case, Op, Work};
 use crate::fused::{Fused, apply, in_place};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::simd;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Tensor, TensorData};

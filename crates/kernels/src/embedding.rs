@@ -5,8 +5,8 @@
 //! (they stay in order among their own); then every row of dW is independent and is written once. Nothing of the table
 //! is kept but its shape. Rows are copied as they are, NaN and infinities included.
 
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, room, tensor};
+use crate::fused::{Fused, apply, contiguous, elements, tensor, uninit};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::{simd, threads};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -109,10 +109,10 @@ impl Fused<1> for Embedding {
     type Saved = [usize; 2];
 
     fn forward(&self, [table]: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, Option<[usize; 2]>) {
-        let table = dense(table.expect("embedding has a table"));
+        let table = contiguous(table.expect("embedding has a table"));
         let (v, c) = (table.layout().shape()[0], table.layout().shape()[1]);
         let (w, ids) = (elements(&table), self.ids.as_slice());
-        let mut y = room(ids.len() * c);
+        let mut y = uninit(ids.len() * c);
         threads::for_rows(&mut y, c, |first, y| {
             for (y, &id) in y.chunks_exact_mut(c).zip(&ids[first..]) {
                 y.copy_from_slice(&w[id as usize * c..][..c]);
@@ -123,9 +123,9 @@ impl Fused<1> for Embedding {
     }
 
     fn backward(&self, [v, c]: [usize; 2], grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
-        let grad = dense(grad);
+        let grad = contiguous(grad);
         let (dy, sorted) = (elements(&grad), Sorted::new(self.ids.as_slice(), v));
-        let mut dw = room(v * c);
+        let mut dw = uninit(v * c);
         threads::for_rows(&mut dw, c, |first, dw| {
             for (i, dw) in dw.chunks_exact_mut(c).enumerate() {
                 dw.fill(0.0);

@@ -158,15 +158,15 @@ pub fn tensor(data: Vec<f32>, shape: impl Into<Shape>) -> FlexTensor {
 }
 
 /// The same values laid out contiguously; shared if they already are.
-pub fn dense(tensor: FlexTensor) -> FlexTensor {
+pub fn contiguous(tensor: FlexTensor) -> FlexTensor {
     if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
 }
 
-/// The elements of a [`dense`] tensor.
+/// The elements of a [`contiguous`] tensor.
 pub fn elements(tensor: &FlexTensor) -> &[f32] {
     match tensor.layout().contiguous_offsets() {
         Some((start, end)) => &tensor.storage::<f32>()[start..end],
-        None => unreachable!("`elements` is called on dense tensors"),
+        None => unreachable!("`elements` is called on contiguous tensors"),
     }
 }
 
@@ -190,7 +190,7 @@ pub fn update<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnOnc
     let (tensor, other) = (tensor.into_dispatch(), other.into_dispatch());
     if served(&tensor) && served(&other) {
         let ((mut tensor, _), (other, _)) = (unwrap(tensor), unwrap(other));
-        f(elements_mut(&mut tensor), elements(&dense(other)));
+        f(elements_mut(&mut tensor), elements(&contiguous(other)));
         return Tensor::from_dispatch(DispatchTensor {
             kind: DispatchTensorKind::Flex(BackendTensor::Float(tensor)),
             autodiff: DispatchAutodiffContext::Disabled,
@@ -205,18 +205,41 @@ pub fn update<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnOnc
     Tensor::from_data(TensorData::new(values, shape), (&device, dtype))
 }
 
+/// Runs `f` on the elements of `written`, where they are if nobody else holds them, and on those of `read`; none may be part
+/// of a graph. All are given back where a kernel does not serve them (another device or data type, or inside [`plain`]):
+/// then the caller computes with tensors, which stay where they are.
+pub fn update_slices(
+    written: Vec<Tensor<1>>,
+    read: Tensor<1>,
+    f: impl FnOnce(&mut [&mut [f32]], &[f32]),
+) -> Result<Vec<Tensor<1>>, (Vec<Tensor<1>>, Tensor<1>)> {
+    let written: Vec<DispatchTensor> = written.into_iter().map(Tensor::into_dispatch).collect();
+    let read = read.into_dispatch();
+    if is_plain() || !written.iter().chain([&read]).all(served) {
+        return Err((written.into_iter().map(Tensor::from_dispatch).collect(), Tensor::from_dispatch(read)));
+    }
+    let mut written: Vec<FlexTensor> = written.into_iter().map(|t| unwrap(t).0).collect();
+    let read = contiguous(unwrap(read).0);
+    f(&mut written.iter_mut().map(elements_mut).collect::<Vec<_>>(), elements(&read));
+    let wrap = |tensor| DispatchTensor {
+        kind: DispatchTensorKind::Flex(BackendTensor::Float(tensor)),
+        autodiff: DispatchAutodiffContext::Disabled,
+    };
+    Ok(written.into_iter().map(|tensor| Tensor::from_dispatch(wrap(tensor))).collect())
+}
+
 /// `f(first_row, rows)` over chunks of rows of x, each written over; in x's own memory when nobody else holds it, in a
 /// copy made on the way when somebody does.
 ///
 /// Not `elements_mut`, which would copy on one thread, and the whole of a storage that x may be a small view of.
 pub(crate) fn in_place(x: FlexTensor, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> FlexTensor {
-    let mut x = dense(x);
+    let mut x = contiguous(x);
     if x.is_unique() {
         crate::threads::for_rows(elements_mut(&mut x), width, f);
         return x;
     }
     let from = elements(&x);
-    let mut y = room(from.len());
+    let mut y = uninit(from.len());
     crate::threads::for_rows(&mut y, width, |first, rows| {
         rows.copy_from_slice(&from[first * width..][..rows.len()]);
         f(first, rows);
@@ -235,7 +258,7 @@ pub fn rows_and_width(tensor: &FlexTensor) -> (usize, usize) {
 ///
 /// Zeroing would cost one more pass over every activation of the network.
 #[allow(clippy::uninit_vec)] // the reason is the SAFETY line below
-pub(crate) fn room(n: usize) -> Vec<f32> {
+pub(crate) fn uninit(n: usize) -> Vec<f32> {
     let mut out = Vec::with_capacity(n);
     // SAFETY: the capacity is n and every bit pattern is an f32. Every caller writes all n elements before any is read;
     // the twin comparison over odd shapes would show an element left out.

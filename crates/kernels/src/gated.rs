@@ -6,8 +6,8 @@
 //! written over it when nobody else holds it. NaN in the gate or in up gives NaN, as any product does.
 
 use crate::Activation;
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, in_place, room, rows_and_width, tensor};
+use crate::fused::{Fused, apply, contiguous, elements, in_place, rows_and_width, tensor, uninit};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::simd;
 use crate::threads;
 use burn::backend::flex::FlexTensor;
@@ -53,13 +53,13 @@ impl Fused<1> for Gated {
     type Saved = FlexTensor;
 
     fn forward(&self, [packed]: [Option<FlexTensor>; 1], keep: bool) -> (FlexTensor, Option<FlexTensor>) {
-        let packed = dense(packed.expect("gated has an input"));
+        let packed = contiguous(packed.expect("gated has an input"));
         let (rows, width) = rows_and_width(&packed);
         let half = width / 2;
         let mut shape = packed.layout().shape().clone();
         *shape.last_mut().expect("gated's input has an axis") = half;
         let from = elements(&packed);
-        let mut y = room(rows * half);
+        let mut y = uninit(rows * half);
         threads::for_rows(&mut y, half, |first, y| {
             let packed = &from[first * width..][..2 * y.len()];
             for (packed, y) in packed.chunks_exact(width).zip(y.chunks_exact_mut(half)) {
@@ -73,7 +73,7 @@ impl Fused<1> for Gated {
     fn backward(&self, packed: FlexTensor, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
         let (_, width) = rows_and_width(&packed);
         let half = width / 2;
-        let grad = dense(grad);
+        let grad = contiguous(grad);
         let grads = elements(&grad);
         let dpacked = in_place(packed, width, |first, packed| {
             let grads = &grads[first * half..][..packed.len() / 2];

@@ -7,8 +7,8 @@
 //! Backward, with `x̂` the normalised row and `g = dy·γ`: `dx = (g − mean(g) − x̂·mean(g·x̂)) / σ`, `dγ = Σ dy·x̂`,
 //! `dβ = Σ dy`. Kept: x, and the mean and 1/σ of each row.
 
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, elements_mut, room, rows_and_width, tensor};
+use crate::fused::{Fused, apply, contiguous, elements, elements_mut, rows_and_width, tensor, uninit};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::simd;
 use crate::threads;
 use burn::backend::flex::FlexTensor;
@@ -73,11 +73,11 @@ impl Fused<3> for LayerNorm {
     type Saved = Saved;
 
     fn forward(&self, [x, gamma, beta]: [Option<FlexTensor>; 3], keep: bool) -> (FlexTensor, Option<Saved>) {
-        let x = dense(x.expect("layer_norm has an input"));
-        let gamma = dense(gamma.expect("layer_norm has a gain"));
-        let beta = beta.map(dense);
+        let x = contiguous(x.expect("layer_norm has an input"));
+        let gamma = contiguous(gamma.expect("layer_norm has a gain"));
+        let beta = beta.map(contiguous);
         let (xs, gain, shift) = (elements(&x), elements(&gamma), beta.as_ref().map(elements));
-        let mut y = room(xs.len());
+        let mut y = uninit(xs.len());
         let stats = self.rows(xs, gain, shift, &mut y);
         let y = tensor(y, x.layout().shape().clone());
         (y, keep.then_some(Saved { x, gamma, stats }))

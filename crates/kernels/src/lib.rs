@@ -7,11 +7,9 @@ pub mod activation;
 pub mod adamw;
 pub mod alloc;
 pub mod attention;
-pub mod case;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod embedding;
-mod few;
 pub mod fused;
 pub mod gated;
 pub mod layer_norm;
@@ -20,16 +18,18 @@ mod pack;
 mod product;
 pub mod random;
 pub mod recurrent;
+pub mod registry;
 pub mod rms_norm;
 pub mod rope;
 pub mod simd;
+mod skinny;
 pub mod softmax;
 pub mod threads;
 
 pub use activation::{Activation, activate};
 pub use adamw::{AdamW, adamw};
 pub use attention::{Attend, Mask, Qkv, Segment, Sight, attention, attention_with_weights};
-pub use cross_entropy::{CrossEntropy, IGNORED, Reduce, cross_entropy};
+pub use cross_entropy::{CrossEntropy, IGNORED, Reduce, cross_entropies, cross_entropy};
 pub use dropout::dropout;
 pub use embedding::{Ids, embedding};
 pub use fused::plain;
@@ -43,7 +43,7 @@ pub use rope::{Pairing, Positions, RopeTable, rope};
 pub use softmax::softmax;
 
 /// Every kernel: the one list that the parity tests, the gradient checks and the benchmarks walk.
-pub const ALL: &[case::Op] = &[
+pub const ALL: &[registry::Op] = &[
     linear::OP,
     activation::OP,
     layer_norm::OP,

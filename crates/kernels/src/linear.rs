@@ -20,9 +20,9 @@
 //! ```
 
 use crate::activation::{self, Activation};
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, elements_mut, room, rows_and_width, tensor};
-use crate::product::{Onto, Piece, Strided, product, product_of_pieces, rowwise};
+use crate::fused::{Fused, apply, contiguous, elements, elements_mut, rows_and_width, tensor, uninit};
+use crate::product::{Accumulate, Piece, Strided, product, product_of_pieces, rowwise};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::threads;
 use burn::backend::DispatchTensor;
 use burn::backend::flex::{FlexTensor, Layout};
@@ -119,7 +119,7 @@ impl<const N: usize> Fused<N> for Linear {
     type Saved = Saved<N>;
 
     fn forward(&self, inputs: [Option<FlexTensor>; N], keep: bool) -> (FlexTensor, Option<Saved<N>>) {
-        let inputs = inputs.map(|t| t.map(dense));
+        let inputs = inputs.map(|t| t.map(contiguous));
         let x = inputs[0].as_ref().expect("linear has an input");
         let (rows, width) = rows_and_width(x);
         let mut shape = x.layout().shape().clone();
@@ -127,23 +127,23 @@ impl<const N: usize> Fused<N> for Linear {
         *shape.last_mut().expect("linear's input has an axis") = total;
 
         let bias = biases(&inputs, total);
-        let onto = bias.as_deref().map_or(Onto::Fresh, Onto::Bias);
+        let onto = bias.as_deref().map_or(Accumulate::Fresh, Accumulate::Bias);
         let turned = Strided { start: 0, row: 1, column: width }; // Wᵀ
         let pieces: Vec<Piece> =
             spans(&inputs).map(|(w, n)| Piece { data: elements(w), at: turned, k: 0..width, n }).collect();
-        let mut y = room(rows * total);
+        let mut y = uninit(rows * total);
         product_of_pieces([rows, width, total], &mut y, rowwise(total), onto, elements(x), rowwise(width), &pieces);
         let Some(act) = self.act else {
             return (tensor(y, shape), keep.then_some(Saved { inputs, before: None }));
         };
-        let mut after = room(y.len());
+        let mut after = uninit(y.len());
         activation::forward(act, &y, &mut after);
         let before = keep.then(|| tensor(y, shape.clone()));
         (tensor(after, shape), keep.then_some(Saved { inputs, before }))
     }
 
     fn backward(&self, saved: Saved<N>, grad: FlexTensor, wants: [bool; N]) -> [Option<FlexTensor>; N] {
-        let mut grad = dense(grad);
+        let mut grad = contiguous(grad);
         if let (Some(act), Some(before)) = (self.act, &saved.before) {
             activation::backward(act, elements(before), elements_mut(&mut grad));
         }
@@ -156,17 +156,17 @@ impl<const N: usize> Fused<N> for Linear {
             // [du₁ | du₂ | …]·[W₁; W₂; …]
             let stacked = |(w, k)| Piece { data: elements(w), at: rowwise(width), k, n: 0..width };
             let pieces: Vec<Piece> = spans(&saved.inputs).map(stacked).collect();
-            let mut dx = room(rows * width);
+            let mut dx = uninit(rows * width);
             let size = [rows, total, width];
-            product_of_pieces(size, &mut dx, rowwise(width), Onto::Fresh, du, rowwise(total), &pieces);
+            product_of_pieces(size, &mut dx, rowwise(width), Accumulate::Fresh, du, rowwise(total), &pieces);
             grads[0] = Some(tensor(dx, x.layout().shape().clone()));
         }
         if (0..N / 2).any(|i| wants[1 + 2 * i]) {
             // All dWᵢ below each other in one product; each part is a view of it.
-            let mut dw = room(total * width);
+            let mut dw = uninit(total * width);
             let turned = Strided { start: 0, row: 1, column: total }; // duᵀ
             let size = [total, rows, width];
-            product(size, &mut dw, rowwise(width), Onto::Fresh, du, turned, elements(x), rowwise(width));
+            product(size, &mut dw, rowwise(width), Accumulate::Fresh, du, turned, elements(x), rowwise(width));
             let dw = tensor(dw, [total, width]);
             for (i, (_, span)) in spans(&saved.inputs).enumerate() {
                 grads[1 + 2 * i] = wants[1 + 2 * i].then(|| rows_of(&dw, span, width));

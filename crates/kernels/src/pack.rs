@@ -6,7 +6,7 @@
 //! and columns are turned into rows eight at a time in registers (element by element that alone was 3 % of a step).
 
 use crate::product::{Piece, ROWS, Strided};
-use crate::simd::{Level, ask, simd};
+use crate::simd::{Level, prefetch, simd};
 
 /// Rows that packing asks for ahead: they lie so far apart that no core foresees them.
 const AHEAD: usize = 16;
@@ -112,7 +112,7 @@ simd! {
         let _ = simd;
         let (lanes, _) = S::as_mut_simd_f32s(panel);
         for (p, out) in lanes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            ask(rhs, (p + AHEAD) * row);
+            prefetch(rhs, (p + AHEAD) * row);
             let (from, _) = S::as_simd_f32s(&rhs[p * row..][..2 * S::F32_LANES]);
             out[0] = from[0];
             out[1] = from[1];
@@ -147,8 +147,8 @@ pub(crate) fn pack_left(left: &mut [f32], lhs: &[f32], a: Strided, first: usize,
                 .enumerate();
             for (p, ((o0, o1), (o2, o3))) in lines {
                 let ahead = start + (p + AHEAD) * a.column;
-                ask(lhs, ahead);
-                ask(lhs, ahead + 4 * ROWS - 1);
+                prefetch(lhs, ahead);
+                prefetch(lhs, ahead + 4 * ROWS - 1);
                 let line: &[[f32; ROWS]] = lhs[start + p * a.column..][..4 * ROWS].as_chunks().0;
                 (*o0, *o1, *o2, *o3) = (line[0], line[1], line[2], line[3]);
             }

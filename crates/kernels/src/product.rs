@@ -5,16 +5,19 @@
 //! then lives in twelve registers while k runs. k is cut so that a panel of b stays in the first cache (24 KiB at most with
 //! AVX2) and a block of a in the second. A bias is written with the first cut, so the output is not touched beforehand.
 //!
-//! Few rows times a matrix that lies by rows of its own (a token going through a layer) is in `few.rs`. Other small products,
-//! and scalar runs, go to the `gemm` crate, which has shapes of its own for them.
+//! Few rows times a matrix that lies by rows of its own (a token going through a layer) is in `skinny.rs`. Other small
+//! products go to the `gemm` crate, which has shapes of its own for them and takes the widest vectors of the machine; on
+//! the scalar level to three plain loops, so that `QKV_SIMD=scalar` uses no vectors and can be compared with.
 //!
-//! Order of additions: along k, cut by cut, the same for every element whatever its row block: the bits depend neither on
-//! the number of threads nor on which rows are computed together, as long as the product stays on one side of the border.
+//! Order of additions: along k, cut by cut, the same for every element whatever its row block: on every level the bits
+//! depend neither on the number of threads nor on which rows are computed together, as long as the product stays on one
+//! side of the border between large and small. There the promise ends: a row that is multiplied alone may differ in the
+//! last place from the same row among a hundred, and so may two levels, whose vectors sum in different orders.
 
-use crate::few;
-use crate::fused::room;
+use crate::fused::uninit;
 use crate::pack::{pack_left, pack_right, panel_width};
-use crate::simd::{Level, ask, simd};
+use crate::simd::{Level, prefetch, simd};
+use crate::skinny;
 use crate::threads::Parts;
 use pulp::Simd;
 use rayon::prelude::*;
@@ -46,7 +49,7 @@ impl Strided {
 
 /// What the product is written onto.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Onto<'a> {
+pub(crate) enum Accumulate<'a> {
     /// nothing: what was there is not read
     Fresh,
     /// what is there
@@ -72,13 +75,13 @@ pub(crate) fn product_of_pieces(
     [m, k, n]: [usize; 3],
     dst: &mut [f32],
     d: Strided,
-    onto: Onto,
+    onto: Accumulate,
     lhs: &[f32],
     a: Strided,
     pieces: &[Piece],
 ) {
-    if few::serves([m, k, n], d, a, pieces) {
-        return few::product([m, k, n], dst, onto, lhs, a, pieces);
+    if skinny::serves([m, k, n], d, a, pieces) {
+        return skinny::product([m, k, n], dst, onto, lhs, a, pieces);
     }
     if is_large([m, k, n]) && d.column == 1 {
         return packed([m, k, n], dst, d, onto, lhs, a, pieces);
@@ -88,8 +91,8 @@ pub(crate) fn product_of_pieces(
         let d = Strided { start: d.start + piece.n.start * d.column, ..d };
         let a = Strided { start: a.start + piece.k.start * a.column, ..a };
         let onto = match onto {
-            _ if piece.k.start > 0 => Onto::Sum,
-            Onto::Bias(bias) => Onto::Bias(&bias[piece.n.clone()]),
+            _ if piece.k.start > 0 => Accumulate::Sum,
+            Accumulate::Bias(bias) => Accumulate::Bias(&bias[piece.n.clone()]),
             other => other,
         };
         product(size, dst, d, onto, lhs, a, piece.data, piece.at);
@@ -98,7 +101,7 @@ pub(crate) fn product_of_pieces(
 
 /// Whether a product pays for packing.
 fn is_large([m, k, n]: [usize; 3]) -> bool {
-    m >= 3 * ROWS && n >= 16 && k >= 16 && m * k * n >= 32 * 32 * 32 && Level::current() != Level::Scalar
+    m >= 3 * ROWS && n >= 16 && k >= 16 && m * k * n >= 32 * 32 * 32
 }
 
 /// `dst ← onto + a·b`. In parallel when it is large.
@@ -106,7 +109,7 @@ pub(crate) fn product(
     [m, k, n]: [usize; 3],
     dst: &mut [f32],
     d: Strided,
-    onto: Onto,
+    onto: Accumulate,
     lhs: &[f32],
     a: Strided,
     rhs: &[f32],
@@ -116,17 +119,18 @@ pub(crate) fn product(
         let whole = Piece { data: rhs, at: b, k: 0..k, n: 0..n };
         return packed([m, k, n], dst, d, onto, lhs, a, &[whole]);
     }
-    if let Onto::Bias(bias) = onto {
+    if let Accumulate::Bias(bias) = onto {
         for i in 0..m {
             (0..n).for_each(|j| dst[d.start + i * d.row + j * d.column] = bias[j]);
         }
     }
     // Below this the threads' hand-over costs more than the product.
     let parallel = m * k * n > 96 * 96 * 96 && rayon::current_num_threads() > 1;
-    product_on(parallel, [m, k, n], 1.0, dst, d, !matches!(onto, Onto::Fresh), lhs, a, rhs, b);
+    product_on(parallel, [m, k, n], 1.0, dst, d, !matches!(onto, Accumulate::Fresh), lhs, a, rhs, b);
 }
 
-/// `dst ← scale·a·b`, or `dst ← dst + scale·a·b`, by the `gemm` crate, on this thread only unless `parallel`.
+/// `dst ← scale·a·b`, or `dst ← dst + scale·a·b`, by the `gemm` crate (or plain loops, see above), on this thread only
+/// unless `parallel`.
 pub(crate) fn product_on(
     parallel: bool,
     [m, k, n]: [usize; 3],
@@ -140,6 +144,9 @@ pub(crate) fn product_on(
     b: Strided,
 ) {
     assert!(d.end(m, n) <= dst.len() && a.end(m, k) <= lhs.len() && b.end(k, n) <= rhs.len(), "product out of bounds");
+    if Level::current() == Level::Scalar {
+        return by_loops([m, k, n], scale, dst, d, add, lhs, a, rhs, b);
+    }
     let at = |s: Strided| (s.column as isize, s.row as isize);
     let ((dc, dr), (ac, ar), (bc, br)) = (at(d), at(a), at(b));
     let threads = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
@@ -167,6 +174,37 @@ pub(crate) fn product_on(
             false,
             threads,
         );
+    }
+}
+
+/// The same, as one writes it down: `dst[i, j] ← scale·Σ_p a[i, p]·b[p, j]`, summed from the first p to the last.
+fn by_loops(
+    [m, k, n]: [usize; 3],
+    scale: f32,
+    dst: &mut [f32],
+    d: Strided,
+    add: bool,
+    lhs: &[f32],
+    a: Strided,
+    rhs: &[f32],
+    b: Strided,
+) {
+    let mut sums = vec![0.0; n];
+    for i in 0..m {
+        sums.fill(0.0);
+        for p in 0..k {
+            let (x, row) = (lhs[a.start + i * a.row + p * a.column], b.start + p * b.row);
+            if b.column == 1 {
+                // A slice, which the compiler walks four at a time.
+                sums.iter_mut().zip(&rhs[row..row + n]).for_each(|(sum, y)| *sum += x * y);
+            } else {
+                sums.iter_mut().enumerate().for_each(|(j, sum)| *sum += x * rhs[row + j * b.column]);
+            }
+        }
+        for (j, sum) in sums.iter().enumerate() {
+            let at = d.start + i * d.row + j * d.column;
+            dst[at] = if add { dst[at] + scale * sum } else { scale * sum };
+        }
     }
 }
 
@@ -201,7 +239,15 @@ fn blocks(m: usize, threads: usize) -> Vec<Range<usize>> {
 
 /// One region for all threads: together they pack b, panel by panel, then take block after block, whoever is free. A
 /// thread that comes late finds less to do; nobody waits for it.
-fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &[f32], a: Strided, pieces: &[Piece]) {
+fn packed(
+    [m, k, n]: [usize; 3],
+    dst: &mut [f32],
+    d: Strided,
+    onto: Accumulate,
+    lhs: &[f32],
+    a: Strided,
+    pieces: &[Piece],
+) {
     for piece in pieces {
         assert!(piece.at.end(piece.k.len(), piece.n.len()) <= piece.data.len(), "product out of bounds");
     }
@@ -211,7 +257,7 @@ fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &
     let (cut, panels) = (cuts(k), n.div_ceil(width));
     let threads = if m * k * n >= 64 * 64 * 64 { rayon::current_num_threads() } else { 1 };
     let blocks = blocks(m, threads);
-    let mut packed = room(panels * width * k);
+    let mut packed = uninit(panels * width * k);
     let (right, dst) = (Parts::of(&mut packed), Parts::of(&mut dst[d.start..]));
 
     let pack = |j: usize| {
@@ -228,7 +274,7 @@ fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &
         let dst = unsafe { dst.part(first * d.row..(first + here - 1) * d.row + n) };
         let size = here.next_multiple_of(ROWS); // rows of the packed copy, where there is one
         let direct = a.column == 1 && !a.row.is_multiple_of(CROWDED);
-        let mut left = if direct { vec![] } else { room(size * k) };
+        let mut left = if direct { vec![] } else { uninit(size * k) };
         if !direct {
             for (from, left) in (0..k).step_by(cut).zip(left.chunks_mut(size * cut)) {
                 pack_left(left, lhs, a, first, here, from, cut.min(k - from));
@@ -243,7 +289,7 @@ fn packed([m, k, n]: [usize; 3], dst: &mut [f32], d: Strided, onto: Onto, lhs: &
         for (c, right) in right.chunks(NEAR / width * width * k).enumerate() {
             let at = c * (NEAR / width * width);
             for from in (0..k).step_by(cut) {
-                let (len, onto) = (cut.min(k - from), if from == 0 { onto } else { Onto::Sum });
+                let (len, onto) = (cut.min(k - from), if from == 0 { onto } else { Accumulate::Sum });
                 tiles([here, k, n], from, len, at, left(from, len), right, dst, d.row, onto);
             }
         }
@@ -284,13 +330,14 @@ enum Left<'a> {
     Panels(&'a [f32]),
 }
 
-/// One step of a tile: six numbers of a times two vectors of b, added to the sums.
+/// One step of a tile: six numbers of a times two vectors of b, added to the sums. `mul_add_e` rounds once where the
+/// machine can, and twice on the scalar level, where rounding once would be a call of a function for each number.
 #[inline(always)]
 fn add<S: Simd>(simd: S, sum: &mut [[S::f32s; 2]; ROWS], a: [f32; ROWS], b: &[S::f32s; 2]) {
     for r in 0..ROWS {
         let x = simd.splat_f32s(a[r]);
-        sum[r][0] = simd.mul_add_f32s(x, b[0], sum[r][0]);
-        sum[r][1] = simd.mul_add_f32s(x, b[1], sum[r][1]);
+        sum[r][0] = simd.mul_add_e_f32s(x, b[0], sum[r][0]);
+        sum[r][1] = simd.mul_add_e_f32s(x, b[1], sum[r][1]);
     }
 }
 
@@ -333,7 +380,7 @@ simd! {
     /// All tiles of a block of `m` rows and the panels of b from column `first` on, for one cut of k.
     fn tiles<'a, S>(
         simd, dims: [usize; 3], from: usize, len: usize, first: usize, left: Left<'a>,
-        right: &'a [f32], dst: &'a mut [f32], row: usize, onto: Onto<'a>,
+        right: &'a [f32], dst: &'a mut [f32], row: usize, onto: Accumulate<'a>,
     ) {
         let [m, k, n] = dims;
         let width = 2 * S::F32_LANES;
@@ -345,7 +392,7 @@ simd! {
             for i in 0..m.div_ceil(ROWS) {
                 // The lines that the tile will be written to, to be there when it is done.
                 for r in 0..ROWS {
-                    ask(dst, (i * ROWS + r) * row + at);
+                    prefetch(dst, (i * ROWS + r) * row + at);
                 }
                 let sum = match left {
                     // Behind the last row the last is read again; what comes of it is not written.
@@ -377,18 +424,18 @@ simd! {
 
 /// Writes a whole row of a tile.
 #[inline(always)]
-fn write<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, at: usize) {
+fn write<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Accumulate, at: usize) {
     let (out, _) = S::as_mut_simd_f32s(out);
     match onto {
-        Onto::Fresh => {
+        Accumulate::Fresh => {
             out[0] = sum[0];
             out[1] = sum[1];
         }
-        Onto::Sum => {
+        Accumulate::Sum => {
             out[0] = simd.add_f32s(out[0], sum[0]);
             out[1] = simd.add_f32s(out[1], sum[1]);
         }
-        Onto::Bias(bias) => {
+        Accumulate::Bias(bias) => {
             let (bias, _) = S::as_simd_f32s(&bias[at..at + 2 * S::F32_LANES]);
             out[0] = simd.add_f32s(bias[0], sum[0]);
             out[1] = simd.add_f32s(bias[1], sum[1]);
@@ -398,7 +445,7 @@ fn write<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, at: u
 
 /// Writes what there is of a row of a tile at the right edge.
 #[inline(always)]
-fn write_part<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, at: usize) {
+fn write_part<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Accumulate, at: usize) {
     let mut row = [0.0; 64];
     let (lanes, _) = S::as_mut_simd_f32s(&mut row);
     lanes[0] = sum[0];
@@ -406,9 +453,9 @@ fn write_part<S: Simd>(simd: S, sum: [S::f32s; 2], out: &mut [f32], onto: Onto, 
     let _ = simd;
     for (j, (out, sum)) in out.iter_mut().zip(row).enumerate() {
         *out = match onto {
-            Onto::Fresh => sum,
-            Onto::Sum => *out + sum,
-            Onto::Bias(bias) => bias[at + j] + sum,
+            Accumulate::Fresh => sum,
+            Accumulate::Sum => *out + sum,
+            Accumulate::Bias(bias) => bias[at + j] + sum,
         };
     }
 }
@@ -431,7 +478,9 @@ mod tests {
             };
             for a in by_rows(m, k) {
                 for b in by_rows(k, n) {
-                    for (name, onto) in [("fresh", Onto::Fresh), ("sum", Onto::Sum), ("bias", Onto::Bias(&bias))] {
+                    for (name, onto) in
+                        [("fresh", Accumulate::Fresh), ("sum", Accumulate::Sum), ("bias", Accumulate::Bias(&bias))]
+                    {
                         let pad = 5; // dst is a part of wider rows
                         let d = Strided { start: 2, row: n + pad, column: 1 };
                         let before = key.child(4).normals(m * (n + pad));
@@ -443,9 +492,9 @@ mod tests {
                                     |p: usize| x[i * a.row + p * a.column] as f64 * y[p * b.row + j * b.column] as f64;
                                 let at = d.start + i * d.row + j;
                                 let start = match onto {
-                                    Onto::Fresh => 0.0,
-                                    Onto::Sum => before[at] as f64,
-                                    Onto::Bias(bias) => bias[j] as f64,
+                                    Accumulate::Fresh => 0.0,
+                                    Accumulate::Sum => before[at] as f64,
+                                    Accumulate::Bias(bias) => bias[j] as f64,
                                 };
                                 let want = start + (0..k).map(term).sum::<f64>();
                                 let error = (dst[at] as f64 - want).abs();
@@ -472,14 +521,14 @@ mod tests {
         for [m, k, n] in [[40, 70, 53], [3, 9, 8]] {
             let (x, y, bias) = (key.child(1).normals(m * k), key.child(2).normals(k * n), key.child(3).normals(n));
             let mut want = vec![0.0; m * n];
-            product([m, k, n], &mut want, rowwise(n), Onto::Bias(&bias), &x, rowwise(k), &y, rowwise(n));
+            product([m, k, n], &mut want, rowwise(n), Accumulate::Bias(&bias), &x, rowwise(k), &y, rowwise(n));
             for cut in [1, 5, 7] {
                 let at = |start| Strided { start, row: n, column: 1 };
                 let beside = [(0..cut), (cut..n)].map(|c| Piece { data: &y, at: at(c.start), k: 0..k, n: c });
                 let below = [(0..cut), (cut..k)].map(|r| Piece { data: &y, at: at(r.start * n), k: r, n: 0..n });
                 for pieces in [&beside, &below] {
                     let mut got = vec![0.0; m * n];
-                    product_of_pieces([m, k, n], &mut got, rowwise(n), Onto::Bias(&bias), &x, rowwise(k), pieces);
+                    product_of_pieces([m, k, n], &mut got, rowwise(n), Accumulate::Bias(&bias), &x, rowwise(k), pieces);
                     let error = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
                     assert!(error < 1e-4, "[{m}, {k}, {n}] cut at {cut}: {error}");
                 }
@@ -494,7 +543,7 @@ mod tests {
         let (x, y) = (key.child(1).normals(400 * k), key.child(2).normals(k * n));
         let rows = |m: usize| {
             let mut dst = vec![0.0; m * n];
-            product([m, k, n], &mut dst, rowwise(n), Onto::Fresh, &x, rowwise(k), &y, rowwise(n));
+            product([m, k, n], &mut dst, rowwise(n), Accumulate::Fresh, &x, rowwise(k), &y, rowwise(n));
             dst
         };
         assert_eq!(rows(400)[..20 * n], rows(20)[..]);

@@ -9,8 +9,8 @@
 //! `1 − t²`, and the backward computes no exponential. NaN in a gate stays in its own unit; a gate of ±∞ is fully open or
 //! shut.
 
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, room, rows_and_width, tensor};
+use crate::fused::{Fused, apply, contiguous, elements, rows_and_width, tensor, uninit};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::{self, simd};
 use crate::threads;
 use burn::backend::flex::FlexTensor;
@@ -103,9 +103,9 @@ impl Fused<2> for Lstm {
     type Saved = LstmSaved;
 
     fn forward(&self, inputs: [Option<FlexTensor>; 2], keep: bool) -> (FlexTensor, Option<LstmSaved>) {
-        let [gates, cell] = inputs.map(|t| dense(t.expect("lstm_step has two inputs")));
+        let [gates, cell] = inputs.map(|t| contiguous(t.expect("lstm_step has two inputs")));
         let (b, h) = rows_and_width(&cell);
-        let (mut next, mut opened) = (room(b * 2 * h), room(b * 5 * h));
+        let (mut next, mut opened) = (uninit(b * 2 * h), uninit(b * 5 * h));
         let (packed, c) = (elements(&gates), elements(&cell));
         for_rows_of(b, [&mut next, &mut opened], |row, [next, opened]| {
             lstm_row(&packed[row * 4 * h..][..4 * h], &c[row * h..][..h], next, opened);
@@ -115,9 +115,9 @@ impl Fused<2> for Lstm {
 
     fn backward(&self, saved: LstmSaved, grad: FlexTensor, wants: [bool; 2]) -> [Option<FlexTensor>; 2] {
         let LstmSaved { cell, opened } = saved;
-        let grad = dense(grad);
+        let grad = contiguous(grad);
         let (b, h) = rows_and_width(&cell);
-        let (mut dgates, mut dcell) = (room(b * 4 * h), room(b * h));
+        let (mut dgates, mut dcell) = (uninit(b * 4 * h), uninit(b * h));
         let (dnext, c) = (elements(&grad), elements(&cell));
         for_rows_of(b, [&mut dgates, &mut dcell], |row, [dgates, dcell]| {
             let (dnext, opened) = (&dnext[row * 2 * h..][..2 * h], &opened[row * 5 * h..][..5 * h]);
@@ -172,9 +172,9 @@ impl Fused<3> for Gru {
     type Saved = GruSaved;
 
     fn forward(&self, inputs: [Option<FlexTensor>; 3], keep: bool) -> (FlexTensor, Option<GruSaved>) {
-        let [gx, gh, state] = inputs.map(|t| dense(t.expect("gru_step has three inputs")));
+        let [gx, gh, state] = inputs.map(|t| contiguous(t.expect("gru_step has three inputs")));
         let (b, h) = rows_and_width(&state);
-        let (mut next, mut opened) = (room(b * h), room(b * 3 * h));
+        let (mut next, mut opened) = (uninit(b * h), uninit(b * 3 * h));
         let (x, y, s) = (elements(&gx), elements(&gh), elements(&state));
         for_rows_of(b, [&mut next, &mut opened], |row, [next, opened]| {
             let gates = row * 3 * h..(row + 1) * 3 * h;
@@ -185,9 +185,9 @@ impl Fused<3> for Gru {
 
     fn backward(&self, saved: GruSaved, grad: FlexTensor, wants: [bool; 3]) -> [Option<FlexTensor>; 3] {
         let GruSaved { gh, state, opened } = saved;
-        let grad = dense(grad);
+        let grad = contiguous(grad);
         let (b, h) = rows_and_width(&state);
-        let (mut dgx, mut dgh, mut dstate) = (room(b * 3 * h), room(b * 3 * h), room(b * h));
+        let (mut dgx, mut dgh, mut dstate) = (uninit(b * 3 * h), uninit(b * 3 * h), uninit(b * h));
         let (d, y, s) = (elements(&grad), elements(&gh), elements(&state));
         for_rows_of(b, [&mut dgx, &mut dgh, &mut dstate], |row, [dgx, dgh, dstate]| {
             let (gates, units) = (row * 3 * h..(row + 1) * 3 * h, row * h..(row + 1) * h);

@@ -6,8 +6,8 @@
 //! Backward, with `r = √(mean(x²) + ε)`, `x̂ = x/r` and `g = dy·γ`: `dx = (g − x̂·mean(g·x̂)) / r`, `dγ = Σ dy·x̂`. Kept:
 //! x and γ. Not 1/r: the backward has to read the row anyway, and with the row in cache r costs next to nothing.
 
-use crate::case::{Bench, Case, Op, Work};
-use crate::fused::{Fused, apply, dense, elements, elements_mut, room, rows_and_width, tensor};
+use crate::fused::{Fused, apply, contiguous, elements, elements_mut, rows_and_width, tensor, uninit};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::{dot, simd};
 use crate::threads;
 use burn::backend::flex::FlexTensor;
@@ -62,12 +62,12 @@ impl Fused<2> for RmsNorm {
     type Saved = Saved;
 
     fn forward(&self, [x, gamma]: [Option<FlexTensor>; 2], keep: bool) -> (FlexTensor, Option<Saved>) {
-        let x = dense(x.expect("rms_norm has an input"));
-        let gamma = dense(gamma.expect("rms_norm has a gain"));
+        let x = contiguous(x.expect("rms_norm has an input"));
+        let gamma = contiguous(gamma.expect("rms_norm has a gain"));
         let (_, width) = rows_and_width(&x);
         let (xs, gain) = (elements(&x), elements(&gamma));
         assert_eq!(gain.len(), width, "rms_norm: the input is {width} wide, the gain is not");
-        let mut y = room(xs.len());
+        let mut y = uninit(xs.len());
         threads::for_rows(&mut y, width, |first, y| {
             let x = &xs[first * width..][..y.len()];
             for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {

@@ -9,8 +9,8 @@
 //! product. Backward: the same turn by the opposite angle, in place on the gradient. Nothing is kept. NaN and ∞ spoil
 //! their pair and nothing else.
 
-use crate::case::{Bench, Case, Op, Work};
 use crate::fused::{Fused, apply, in_place, rows_and_width};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::simd;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Tensor, TensorData};

@@ -5,8 +5,10 @@
 //! same body with vectors of one lane. `QKV_SIMD=scalar|avx2|avx512|neon` overrides the choice; a program checks it at its
 //! door with [`Level::check`].
 //!
-//! Bits: results are the same at any thread count; they may differ in the last place between SIMD levels, because the
-//! number of lanes decides the order of a sum.
+//! Bits: on every level results are the same at any thread count; they may differ in the last place between levels,
+//! because the number of lanes decides the order of a sum. One lane adds all numbers one after the other, so the scalar
+//! level rounds two to three times worse than the others (measured on the gradients of the reference checkpoints); that
+//! is enough to turn the sign of a gradient that is next to nothing, which Adam makes a full step of.
 
 use pulp::{Simd, WithSimd};
 use std::sync::OnceLock;
@@ -31,7 +33,7 @@ impl Level {
         *LEVEL.get_or_init(|| Self::check().unwrap_or(Self::best()))
     }
 
-    /// What `QKV_SIMD` asks for; an error if it is no level, or one that this machine lacks.
+    /// What `QKV_SIMD` asks for; an error if it is not a level, or one that this machine lacks.
     pub fn check() -> Result<Self, String> {
         Self::asked(std::env::var("QKV_SIMD").ok().as_deref(), Self::best())
     }
@@ -121,7 +123,7 @@ pub(crate) use simd;
 
 /// Asks for the line of `data` that holds number `at`, to be there when it is read.
 #[inline(always)]
-pub(crate) fn ask(data: &[f32], at: usize) {
+pub(crate) fn prefetch(data: &[f32], at: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing and cannot fault, whatever the address; it is a hint.
     unsafe {

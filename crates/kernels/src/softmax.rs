@@ -7,8 +7,8 @@
 //! Three passes over a row that is in cache: maximum, exponentials and their sum, scaling. They write over the input
 //! when nobody else holds it. Backward: `dx = y·(dy − Σⱼ dyⱼ·yⱼ)`. Kept: y.
 
-use crate::case::{Bench, Case, Op, Work};
 use crate::fused::{Fused, apply, elements, elements_mut, in_place, rows_and_width};
+use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::{self, simd};
 use crate::threads;
 use burn::backend::flex::FlexTensor;

@@ -116,7 +116,7 @@ impl Tag {
         let kind = match scheme {
             Scheme::Conll => rest.split_once('-').map_or(rest, |(_, kind)| kind),
             Scheme::StrictIob2 if "BIO".contains(mark) => rest.trim_matches('-'),
-            Scheme::StrictIob2 => return wrong(format!("`{tag}` is no IOB2 tag"), "IOB2 tags are O, B-X and I-X"),
+            Scheme::StrictIob2 => return wrong(format!("`{tag}` is not an IOB2 tag"), "IOB2 tags are O, B-X and I-X"),
         };
         Ok(Self { mark, kind: if kind.is_empty() { "_".into() } else { kind.into() } })
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn bad_tags_are_named() {
         let wrong = score_entities(&[vec!["O", "X-PER"]], &[vec!["O", "O"]], Scheme::StrictIob2).unwrap_err();
-        assert_eq!(wrong.to_string(), "sentence 1, tag 2: `X-PER` is no IOB2 tag");
+        assert_eq!(wrong.to_string(), "sentence 1, tag 2: `X-PER` is not an IOB2 tag");
         assert!(score_entities(&[vec![""]], &[vec!["O"]], Scheme::Conll).is_err());
         assert!(score_entities(&[vec!["O"]], &[vec!["O", "O"]], Scheme::Conll).is_err());
     }

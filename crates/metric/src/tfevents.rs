@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 
 /// An event file being written.
 ///
@@ -121,7 +121,7 @@ impl EventFile {
 
 fn wrong(path: &Path, what: &str, error: &std::io::Error) -> Error {
     let hint = "check that the disk has room and that the directory may be written";
-    Error::new(path.display().to_string(), format!("{what}: {error}"), hint)
+    Error::new(path.display().to_string(), format!("{what}: {error}"), hint).of_kind(Kind::of_write(error))
 }
 
 fn masked_crc(bytes: &[u8]) -> u32 {
@@ -212,7 +212,7 @@ enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The next field of a message; `None` where there is none or it is no protobuf.
+/// The next field of a message; `None` where there is none or it is not a protobuf.
 fn field<'a>(data: &mut &'a [u8]) -> Option<(u64, Field<'a>)> {
     let key = read_varint(data)?;
     let value = match key & 7 {

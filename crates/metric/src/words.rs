@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn spaces_are_pythons() {
         let words: Vec<&str> = split("\u{a0}a\u{1f}b\u{3000}c\u{200b}d \n").collect();
-        assert_eq!(words, ["a", "b", "c\u{200b}d"]); // the zero-width space is no space
+        assert_eq!(words, ["a", "b", "c\u{200b}d"]); // the zero-width space is not a space
         assert_eq!(trim_end("x \u{1c}\n"), "x");
     }
 

@@ -2,7 +2,7 @@
 //! `cargo run --release --example fresh -- OUT`. `tests/check_with_transformers.py` loads them and compares.
 
 use burn::tensor::Device;
-use qkv_model::look::{self, Inputs, Show};
+use qkv_model::outputs::{Inputs, Show, forward_outputs};
 use qkv_model::spec::{Head, Output, Pool, Spec};
 use qkv_model::{Pretrained, families, presets};
 use qkv_weights::Dtype;
@@ -12,6 +12,7 @@ fn specs() -> Vec<(&'static str, &'static str, Spec)> {
     let preset = |name: &str| presets::find(name).expect("a preset").spec();
     let with = |name: &str, head: Head| Spec { head, ..preset(name) };
     let tanh = Pool::Dense(qkv_kernels::Activation::Tanh);
+    let gelu = Pool::Dense(qkv_kernels::Activation::Gelu);
     vec![
         ("bert-mlm", "bert", preset("tiny-encoder")),
         ("bert-base", "bert", with("tiny-encoder", Head::Pool)),
@@ -20,6 +21,12 @@ fn specs() -> Vec<(&'static str, &'static str, Spec)> {
         ("bert-answer", "bert", with("tiny-encoder", Head::Span)),
         ("gpt2", "gpt2", preset("tiny-decoder")),
         ("llama", "llama", preset("tiny-llama")),
+        ("qwen3", "qwen3", preset("tiny-qwen3")),
+        ("gemma2", "gemma2", preset("tiny-gemma2")),
+        ("gemma3", "gemma3_text", preset("tiny-gemma3")),
+        ("electra-mlm", "electra", preset("tiny-electra")),
+        ("electra-detect", "electra", preset("tiny-detector")),
+        ("electra-classify", "electra", with("tiny-electra", Head::Classify { labels: 3, pool: gelu })),
         ("t5", "t5", preset("tiny-t5")),
         ("bart", "bart", preset("tiny-bart")),
         ("marian", "marian", with("tiny-pair", Head::Language { output: Output::Tied, bias: true })),
@@ -50,7 +57,7 @@ fn main() {
         let dir = Path::new(&out).join(name);
         it.save(&dir, Dtype::F32, u64::MAX).unwrap_or_else(|e| panic!("{name}: {e}"));
         let (inputs, json) = inputs(&spec);
-        let outputs = look::look(&it, &inputs, Show::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let outputs = forward_outputs(&it, &inputs, Show::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         let outputs: serde_json::Map<_, _> =
             outputs.into_iter().map(|(k, v)| (k, serde_json::to_value(v).expect("numbers"))).collect();
         let all = serde_json::json!({"inputs": json, "outputs": outputs});

@@ -56,9 +56,10 @@ impl Transformer {
 }
 
 fn of_stack<'a>(name: &'a str, stack: &'a mut Stack) -> impl Iterator<Item = (String, &'a mut Linear)> {
+    let project = stack.project.iter_mut().map(move |project| (format!("{name}.project"), project));
     let block =
         move |(i, block)| of_block(block).map(move |(path, layer)| (format!("{name}.layers.{i}.{path}"), layer));
-    stack.layers.iter_mut().enumerate().flat_map(block)
+    project.chain(stack.layers.iter_mut().enumerate().flat_map(block))
 }
 
 fn of_block(block: &mut Block) -> impl Iterator<Item = (String, &mut Linear)> {
@@ -91,11 +92,11 @@ fn check(layers: &[(String, &mut Linear)], targets: &[&str], size: LoraSize) -> 
         return Err(Error::new("lora.rank", "an adapter of rank 0 learns nothing", "use 1 or more, usually 4 to 64"));
     }
     if !(alpha.is_finite() && alpha > 0.0) {
-        let what = format!("{alpha} is no strength of an adapter");
+        let what = format!("{alpha} is not a strength of an adapter");
         return Err(Error::new("lora.alpha", what, "use a positive number, usually once or twice the rank"));
     }
     if !(0.0..1.0).contains(&dropout) {
-        let what = format!("{dropout} is no probability of dropping");
+        let what = format!("{dropout} is not a probability of dropping");
         return Err(Error::new("lora.dropout", what, "use 0 up to, but not, 1"));
     }
     let mut names: Vec<&str> = vec![];
@@ -138,7 +139,8 @@ mod tests {
             for layer in &layers {
                 assert!(parameters.iter().any(|p| p.path == *layer), "{}: {layer} is not there", preset.name);
             }
-            let table = |path: &str| ["tokens", "table", "kinds"].iter().any(|t| path.split('.').any(|n| n == *t));
+            let table =
+                |path: &str| ["tokens", "table", "token_types"].iter().any(|t| path.split('.').any(|n| n == *t));
             for p in parameters.iter().filter(|p| p.shape.len() == 2 && !table(&p.path)) {
                 assert!(layers.contains(&p.path), "{}: {} was forgotten", preset.name, p.path);
             }

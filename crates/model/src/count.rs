@@ -3,33 +3,16 @@
 
 use crate::spec::{Shape, Spec, Stack};
 use crate::{Error, Transformer};
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor};
+use burn::module::Module;
+use qkv_nn::{device, walk};
 
 pub use qkv_weights::Parameter;
 
 /// Every parameter of a module, in order, without initialising any.
 pub fn parameters<M: Module>(module: &M) -> Vec<Parameter> {
-    #[derive(Default)]
-    struct Walk {
-        path: Vec<String>,
-        found: Vec<Parameter>,
-    }
-    impl ModuleVisitor for Walk {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let shape = param.lazy_shape().dims::<D>().to_vec();
-            self.found.push(Parameter::new(self.path.join("."), shape));
-        }
-    }
-    let mut walk = Walk::default();
-    module.visit(&mut walk);
-    walk.found
+    let mut found = vec![];
+    walk(module, |p| found.push(Parameter::new(p.path(), p.shape())));
+    found
 }
 
 /// The weight of a network.
@@ -48,7 +31,7 @@ pub struct Count {
 impl Count {
     /// Counts the network of `spec`, with arithmetic for sequences of `length` tokens.
     pub fn of(spec: &Spec, length: usize) -> Result<Self, Error> {
-        let model = Transformer::new(spec, 0, &Device::flex())?;
+        let model = Transformer::new(spec, 0, &device::default())?;
         let parameters = parameters(&model);
         let products = |part: &str| -> f64 {
             let inside = |p: &&Parameter| p.path.starts_with(part) && p.path.ends_with(".weight") && is_product(p);
@@ -59,14 +42,17 @@ impl Count {
             let heads = stack.heads(spec.width);
             4.0 * (stack.layers * heads.heads * heads.dim) as f64 * keys
         };
-        let keys = |stack: &Stack| stack.window.unwrap_or(length).min(length) as f64;
+        let keys = |stack: &Stack| {
+            let seen = |i| stack.window.of_layer(i).unwrap_or(length).min(length) as f64;
+            (0..stack.layers).map(seen).sum::<f64>() / stack.layers.max(1) as f64
+        };
         let head = match parameters.iter().any(|p| p.path == "head.out.weight") {
             true => products("head"),
             false
                 if spec.vocabulary().is_some()
                     && matches!(spec.head, crate::spec::Head::Language { .. } | crate::spec::Head::Masked { .. }) =>
             {
-                products("head") + 2.0 * (spec.width * spec.vocabulary().unwrap_or(0)) as f64
+                products("head") + 2.0 * (spec.table_width() * spec.vocabulary().unwrap_or(0)) as f64
             }
             false => products("head"),
         };
@@ -120,7 +106,7 @@ impl Count {
 
 /// Whether a weight is multiplied with (a table of vectors is only looked up).
 fn is_product(p: &Parameter) -> bool {
-    p.shape.len() == 2 && !["tokens", "table", "kinds"].iter().any(|t| p.path.split('.').any(|name| name == *t))
+    p.shape.len() == 2 && !["tokens", "table", "token_types"].iter().any(|t| p.path.split('.').any(|name| name == *t))
 }
 
 #[cfg(test)]

@@ -20,14 +20,16 @@ pub struct Head {
     #[module(skip)]
     kind: spec::Head,
     #[module(skip)]
+    soft_cap: Option<f64>,
+    #[module(skip)]
     dropout: f64,
 }
 
 impl Head {
     /// The head of a checked spec.
     pub fn new(build: &Build, spec: &Spec) -> Self {
-        let (c, v) = (spec.width, spec.vocabulary().unwrap_or(0));
-        let linear = |name: &str, to, bias| Linear::new(&build.at(name), c, to, bias, spec.start.linear());
+        let (c, v, e) = (spec.width, spec.vocabulary().unwrap_or(0), spec.table_width());
+        let linear = |name: &str, to, bias| Linear::new(&build.at(name), c, to, bias, spec.init.linear());
         let output_bias = || build.param("bias", [v], Init::Zeros);
         let mut head = Self {
             dense: None,
@@ -35,6 +37,7 @@ impl Head {
             out: None,
             bias: None,
             kind: spec.head.clone(),
+            soft_cap: spec.soft_cap.logits,
             dropout: spec.dropout.head,
         };
         match &spec.head {
@@ -43,8 +46,9 @@ impl Head {
             // BART and Marian carry this bias but do not learn it.
             spec::Head::Language { bias, .. } => head.bias = bias.then(|| output_bias().set_require_grad(false)),
             spec::Head::Masked { .. } => {
-                head.dense = Some(linear("dense", c, true));
-                head.norm = Some(Norm::new(&build.at("norm"), c, spec.norm));
+                // The vocabulary is asked in the width of its table.
+                head.dense = Some(linear("dense", e, true));
+                head.norm = Some(Norm::new(&build.at("norm"), e, spec.norm));
                 head.bias = Some(output_bias());
             }
             spec::Head::Classify { labels, pool } => {
@@ -53,13 +57,17 @@ impl Head {
             }
             spec::Head::Tag { labels } => head.out = Some(linear("out", *labels, true)),
             spec::Head::Span => head.out = Some(linear("out", 2, true)),
+            spec::Head::Detect { .. } => {
+                head.dense = Some(linear("dense", c, true));
+                head.out = Some(linear("out", 1, true));
+            }
             spec::Head::Pool => head.dense = Some(linear("dense", c, true)),
         }
         head
     }
 
     /// Hidden states `[B, T, C]` → answers: `[B, T, V]` for language, `[B, T, labels]` for tags, `[B, T, 2]` for spans,
-    /// `[B, 1, labels]` for classes, `[B, 1, C]` for one vector.
+    /// `[B, T, 1]` for replaced tokens, `[B, 1, labels]` for classes, `[B, 1, C]` for one vector.
     pub fn forward(&self, h: Tensor<3>, table: Option<&Embedding>, cx: &mut Cx) -> Tensor<3> {
         let first = |h: Tensor<3>| h.narrow(1, 0, 1);
         let noise = cx.noise("dense");
@@ -72,7 +80,8 @@ impl Head {
             spec::Head::Language { output, .. } => {
                 let width = h.dims()[2] as f64;
                 let h = if *output == Output::TiedScaled { h * width.powf(-0.5) } else { h };
-                self.vocabulary(h, table, cx)
+                let logits = self.vocabulary(h, table, cx);
+                self.soft_cap.map_or(logits.clone(), |cap| (logits / cap).tanh() * cap)
             }
             spec::Head::Masked { act } => {
                 let h = dense(h, *act);
@@ -86,6 +95,11 @@ impl Head {
                 self.answer(h, cx)
             }
             spec::Head::Tag { .. } | spec::Head::Span => self.answer(h, cx),
+            // No dropout: both layers belong to what is pre-trained.
+            spec::Head::Detect { act } => {
+                let h = dense(h, *act);
+                self.out.as_ref().map_or(h.clone(), |out| out.activated(h, None, cx.noise("answer")))
+            }
             spec::Head::Pool => dense(first(h), Activation::Tanh),
         }
     }

@@ -1,20 +1,20 @@
 //! One Transformer, assembled from a declarative spec: BERT, GPT, LLaMA, T5, BART, Marian and ViT differ in data, not in
 //! code.
 
+pub mod activation_memory;
 pub mod adapt;
 pub mod block;
 pub mod count;
 pub mod families;
 pub mod heads;
-pub mod kept;
-pub mod look;
+mod init_scheme;
+pub mod outputs;
 pub mod patches;
 pub mod presets;
 pub mod pretrained;
 mod recompute;
 pub mod spec;
 pub mod stack;
-mod start;
 pub mod tokens;
 pub mod transformer;
 

@@ -22,8 +22,8 @@ impl Patches {
             Input::Tokens { .. } => (1, 1),
         };
         Self {
-            embed: PatchEmbed::new(&build.at("embed"), channels, patch, spec.width, spec.start.linear()),
-            class: build.param("class", [1, 1, spec.width], spec.start.embedding(spec.width)),
+            embed: PatchEmbed::new(&build.at("embed"), channels, patch, spec.width, spec.init.linear()),
+            class: build.param("class", [1, 1, spec.width], spec.init.embedding(spec.width)),
         }
     }
 

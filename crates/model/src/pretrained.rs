@@ -7,8 +7,9 @@
 use crate::families::{self, Config, Files, Sheet};
 use crate::spec::{Head, Spec};
 use crate::{Error, Result, Transformer, count};
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
+use qkv_nn::{MapParam, map_params, walk};
 use qkv_weights::{Checkpoint, Dtype, Finiteness, Format, Names, Report, Slot, Trouble};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -116,7 +117,7 @@ impl Pretrained {
 
     /// Writes `config.json` and the weights as Hugging Face transformers does.
     pub fn save(&self, dir: &Path, dtype: Dtype, max_shard_bytes: u64) -> Result<()> {
-        let place = |e: std::io::Error| Error::new(dir.display().to_string(), e.to_string(), "is the place writable?");
+        let place = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the place writable?");
         std::fs::create_dir_all(dir).map_err(place)?;
         let slots = self.slots()?;
         let values = Values::of(&self.model);
@@ -135,7 +136,7 @@ impl Pretrained {
         dtype: Dtype,
         vocabulary: impl FnOnce(&mut qkv_weights::Metadata) -> Result<()>,
     ) -> Result<()> {
-        let dialect = families::gguf_dialect(self.sheet.name)?;
+        let dialect = families::gguf_dialect(self.sheet)?;
         let mut metadata = families::gguf_metadata(&path.display().to_string(), self.spec(), &self.config, dialect)?;
         vocabulary(&mut metadata)?;
         let slots = (dialect.names)(self.spec()).slots(&count::parameters(&self.model))?;
@@ -164,7 +165,7 @@ pub fn carry(from: &Path, to: &Path) -> Result<Vec<&'static str>> {
             target.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             std::fs::copy(from.join(name), &target)
         };
-        copy().map_err(|e| Error::new(target.display().to_string(), e.to_string(), "is the place writable?"))?;
+        copy().map_err(|e| Error::write(target.display().to_string(), &e, "is the place writable?"))?;
         carried.push(name);
     }
     Ok(carried)
@@ -225,25 +226,16 @@ fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) 
 
 /// The network with these values in the parameters at these paths; the others stay as they are.
 pub fn fill<M: Module>(model: M, values: BTreeMap<String, Vec<f32>>) -> M {
-    struct Fill {
-        values: BTreeMap<String, Vec<f32>>,
-        path: Vec<String>,
-    }
-    impl ModuleMapper for Fill {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            let Some(values) = self.values.remove(&self.path.join(".")) else { return param };
+    struct Fill(BTreeMap<String, Vec<f32>>);
+    impl MapParam for Fill {
+        fn map<const D: usize>(&mut self, path: &str, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let Some(values) = self.0.remove(path) else { return param };
             let data = TensorData::new(values, param.lazy_shape());
             let (id, tensor) = (param.id, Tensor::from_data(data, &param.lazy_device()));
             param.transform_for_load(tensor, id)
         }
     }
-    model.map(&mut Fill { values, path: vec![] })
+    map_params(model, &mut Fill(values))
 }
 
 /// The values of every parameter, by path: handles, not copies.
@@ -252,24 +244,9 @@ pub struct Values(BTreeMap<String, Tensor<1>>);
 impl Values {
     /// Those of `model`.
     pub fn of<M: Module>(model: &M) -> Self {
-        struct Walk {
-            path: Vec<String>,
-            found: BTreeMap<String, Tensor<1>>,
-        }
-        impl ModuleVisitor for Walk {
-            fn enter_module(&mut self, name: &str, _: &str) {
-                self.path.push(name.to_string());
-            }
-            fn exit_module(&mut self, _: &str, _: &str) {
-                self.path.pop();
-            }
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                self.found.insert(self.path.join("."), param.val().detach().reshape([-1]));
-            }
-        }
-        let mut walk = Walk { path: vec![], found: BTreeMap::new() };
-        model.visit(&mut walk);
-        Self(walk.found)
+        let mut found = BTreeMap::new();
+        walk(model, |p| drop(found.insert(p.path().to_string(), p.values())));
+        Self(found)
     }
 
     /// The numbers at `path`.

@@ -34,6 +34,10 @@ pub struct Spec {
     pub attention_bias: Biased,
     /// what the dot products are multiplied by
     pub attention_scale: Scale,
+    /// the norm of each head of queries and keys, where there is one
+    pub qk_norm: Option<NormKind>,
+    /// what keeps scores and logits from growing
+    pub soft_cap: SoftCap,
     /// whether the feed-forward layers have biases
     pub ffn_bias: bool,
     /// what comes out
@@ -41,7 +45,7 @@ pub struct Spec {
     /// what is dropped while training
     pub dropout: Dropout,
     /// how parameters start
-    pub start: Start,
+    pub init: InitScheme,
 }
 
 /// What comes in.
@@ -51,8 +55,10 @@ pub enum Input {
     Tokens {
         /// V
         vocabulary: usize,
-        /// how many kinds of token (segments) have a vector of their own; 0: none
-        kinds: usize,
+        /// E, the width of the tables at the input where it is not C: a layer then leads from E to C
+        table_width: Option<usize>,
+        /// how many types of token (segments) have a vector of their own; 0: none
+        token_types: usize,
         /// whether embeddings are multiplied by √C
         scaled: bool,
         /// whether embeddings are normalised
@@ -100,8 +106,60 @@ pub struct Stack {
     pub head_width: HeadWidth,
     /// the feed-forward
     pub ffn: Ffn,
-    /// how many positions back a decoder sees, itself included; `None`: all
-    pub window: Option<usize>,
+    /// how far back a decoder sees
+    pub window: Window,
+}
+
+/// How far back a decoder sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Window {
+    /// to the beginning
+    #[default]
+    None,
+    /// so many positions, itself included
+    Every(usize),
+    /// so many positions, but in every n-th layer to the beginning
+    Alternating {
+        /// how many positions, itself included
+        window: usize,
+        /// n
+        full_every: usize,
+    },
+}
+
+impl Window {
+    /// The positions that layer i (from 0) sees, where it does not see to the beginning.
+    ///
+    /// ```
+    /// use qkv_model::spec::Window;
+    /// let gemma2 = Window::Alternating { window: 4096, full_every: 2 };
+    /// assert_eq!([0, 1, 2].map(|i| gemma2.of_layer(i)), [Some(4096), None, Some(4096)]);
+    /// ```
+    pub fn of_layer(self, layer: usize) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::Every(n) => Some(n),
+            Self::Alternating { full_every, .. } if (layer + 1).is_multiple_of(full_every.max(1)) => None,
+            Self::Alternating { window, .. } => Some(window),
+        }
+    }
+
+    /// The positions that a layer with a window sees.
+    pub fn size(self) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::Every(window) | Self::Alternating { window, .. } => Some(window),
+        }
+    }
+}
+
+/// `cap·tanh(x/cap)` keeps x within `±cap` (Gemma 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SoftCap {
+    /// of the scaled dot products of attention
+    pub attention: Option<f64>,
+    /// of the logits of a language head
+    pub logits: Option<f64>,
 }
 
 /// D
@@ -117,7 +175,7 @@ impl Stack {
     /// Blocks with H heads that share the width, and a dense feed-forward.
     pub fn new(layers: usize, heads: usize, inner: usize, act: Activation) -> Self {
         let ffn = Ffn::Dense { inner, act };
-        Self { layers, heads, kv_heads: heads, head_width: HeadWidth::Share, ffn, window: None }
+        Self { layers, heads, kv_heads: heads, head_width: HeadWidth::Share, ffn, window: Window::None }
     }
 
     /// The heads of a checked spec of this width.
@@ -149,7 +207,7 @@ pub enum Position {
         /// unused rows at the front of the table
         offset: usize,
         /// tokens of this id are not counted, and all take the row before the first (RoBERTa's padding)
-        uncounted: Option<u32>,
+        padding_id: Option<u32>,
         /// where they are added
         place: Place,
     },
@@ -169,6 +227,8 @@ pub enum Position {
         scaling: RopeScaling,
         /// which features make a pair
         pairing: Pairing,
+        /// θ of the layers that see through a window, unscaled; `None`: as the others
+        window_theta: Option<f64>,
     },
     /// a fixed slope per head
     Alibi,
@@ -224,6 +284,11 @@ pub enum Head {
     },
     /// start and end scores for each position
     Span,
+    /// ELECTRA's: one score for each position, above 0 where the token was replaced; dense and activation before it
+    Detect {
+        /// the activation
+        act: Activation,
+    },
     /// one vector for the sequence
     Pool,
 }
@@ -272,7 +337,7 @@ impl Dropout {
 
 /// How parameters start.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Start {
+pub enum InitScheme {
     /// Gaussian for all weights (BERT, BART, LLaMA: 0.02)
     Normal {
         /// standard deviation
@@ -322,6 +387,14 @@ impl Spec {
         }
     }
 
+    /// The width of the tables at the input: C, or E where they are of another width.
+    pub fn table_width(&self) -> usize {
+        match self.input {
+            Input::Tokens { table_width: Some(e), .. } => e,
+            _ => self.width,
+        }
+    }
+
     /// How many tokens an image becomes, class vector included.
     pub fn patches(&self) -> Option<usize> {
         match self.input {
@@ -340,6 +413,7 @@ impl Spec {
             }
         }
         self.check_position()?;
+        self.check_scores()?;
         self.check_head()?;
         self.check_dropout()?;
         self.check_total()
@@ -347,7 +421,18 @@ impl Spec {
 
     fn check_input(&self) -> Result<()> {
         match self.input {
-            Input::Tokens { vocabulary, .. } => size("input.vocabulary", vocabulary),
+            Input::Tokens { vocabulary, table_width, .. } => {
+                size("input.vocabulary", vocabulary)?;
+                let Some(e) = table_width else { return Ok(()) };
+                size("input.table_width", e)?;
+                let (reads, place) = (matches!(self.shape, Shape::Encoder(_)), "input.table_width");
+                ensure(reads && !matches!(self.head, Head::Language { .. }), place, || {
+                    (
+                        format!("tables of {e} in a network of {}: only an encoder can have them", self.width),
+                        "leave it out".into(),
+                    )
+                })
+            }
             Input::Patches { image, patch, channels } => {
                 size("input.image", image)?;
                 size("input.patch", patch)?;
@@ -385,10 +470,14 @@ impl Spec {
             let what = format!("{} key heads cannot serve {heads} query heads equally", stack.kv_heads);
             (what, format!("choose a number that divides {heads}"))
         })?;
-        ensure(stack.window != Some(0), at("window"), || {
+        ensure(stack.window.size() != Some(0), at("window"), || {
             ("a window of 0 sees nothing, not even itself".into(), "use 1 or more, or leave it out".into())
         })?;
-        ensure(stack.window.is_none() || name == "decoder", at("window"), || {
+        let often = if let Window::Alternating { full_every, .. } = stack.window { full_every } else { 2 };
+        ensure(often >= 2, at("window"), || {
+            (format!("a window in all layers but every {often}th means nothing"), "use 2 or more".into())
+        })?;
+        ensure(stack.window == Window::None || name == "decoder", at("window"), || {
             ("only a decoder can have a window".into(), "leave it out".into())
         })
     }
@@ -402,15 +491,20 @@ impl Spec {
             })?;
         }
         match &self.position {
-            Position::Learned { uncounted: Some(id), offset: 0, .. } => Err(Error::new(
+            Position::Learned { padding_id: Some(id), offset: 0, .. } => Err(Error::new(
                 "position.offset",
                 format!("tokens of id {id} are not counted, but there is no row for them before the first"),
                 "use an offset of at least 1",
             )),
-            Position::Rotary { theta, features, .. } => {
-                ensure(theta.is_finite() && *theta > 0.0, "position.theta", || {
-                    (format!("{theta} is no base for frequencies"), "use a positive number, usually 10000".into())
-                })?;
+            Position::Rotary { theta, features, window_theta, .. } => {
+                for theta in std::iter::once(theta).chain(window_theta) {
+                    ensure(theta.is_finite() && *theta > 0.0, "position.theta", || {
+                        (
+                            format!("{theta} is not a base for frequencies"),
+                            "use a positive number, usually 10000".into(),
+                        )
+                    })?;
+                }
                 for stack in [self.encoder(), self.decoder()].into_iter().flatten() {
                     let dim = stack.heads(self.width).dim;
                     let turned = features.unwrap_or(dim);
@@ -432,6 +526,24 @@ impl Spec {
         }
     }
 
+    fn check_scores(&self) -> Result<()> {
+        let SoftCap { attention, logits } = self.soft_cap;
+        for (key, cap) in [("attention", attention), ("logits", logits)] {
+            ensure(cap.is_none_or(|c| c.is_finite() && c > 0.0), format!("soft_cap.{key}"), || {
+                (format!("{} is not a cap", cap.unwrap_or(0.0)), "use a positive number, or leave it out".into())
+            })?;
+        }
+        ensure(logits.is_none() || matches!(self.head, Head::Language { .. } | Head::None), "soft_cap.logits", || {
+            ("only a language head's logits can be capped".into(), "leave it out".into())
+        })?;
+        ensure(self.qk_norm.is_none() || !matches!(self.shape, Shape::Pair { .. }), "qk_norm", || {
+            ("attention to a memory has no norms on queries and keys".into(), "leave it out".into())
+        })?;
+        ensure(self.attention_scale != Scale::InverseRootOf(0), "attention_scale", || {
+            ("1/√0 is infinite".into(), "use 1 or more".into())
+        })
+    }
+
     fn check_head(&self) -> Result<()> {
         match &self.head {
             Head::Classify { labels, .. } | Head::Tag { labels } => size("head.labels", *labels),
@@ -443,6 +555,9 @@ impl Spec {
             Head::Masked { .. } if self.decoder().is_some() => {
                 Err(Error::new("head", "a masked-language head needs an encoder alone", "use `Language`"))
             }
+            Head::Detect { .. } if self.vocabulary().is_none() => {
+                Err(Error::new("head", "images have no tokens that could be replaced", "use `Classify`"))
+            }
             _ => Ok(()),
         }
     }
@@ -452,7 +567,10 @@ impl Spec {
         let all = [("input", input), ("hidden", hidden), ("attention", attention), ("inner", inner), ("head", head)];
         for (key, p) in all {
             ensure((0.0..1.0).contains(&p), format!("dropout.{key}"), || {
-                (format!("{p} is no probability of dropping"), "use a number from 0 up to, but not including, 1".into())
+                (
+                    format!("{p} is not a probability of dropping"),
+                    "use a number from 0 up to, but not including, 1".into(),
+                )
             })?;
         }
         Ok(())
@@ -518,7 +636,14 @@ mod tests {
         );
         let vocabulary = |n| {
             move |s: &mut Spec| {
-                s.input = Input::Tokens { vocabulary: n, kinds: 0, scaled: false, normed: false, pad: None }
+                s.input = Input::Tokens {
+                    vocabulary: n,
+                    table_width: None,
+                    token_types: 0,
+                    scaled: false,
+                    normed: false,
+                    pad: None,
+                }
             }
         };
         assert_eq!(broken(d, vocabulary(0)), "input.vocabulary: must not be 0");
@@ -530,13 +655,24 @@ mod tests {
             })
             .contains("more than any network")
         );
-        assert_eq!(broken(d, |s| s.dropout.hidden = 1.0), "dropout.hidden: 1 is no probability of dropping");
-        assert_eq!(broken(d, |s| s.dropout.inner = f64::NAN), "dropout.inner: NaN is no probability of dropping");
+        assert_eq!(broken(d, |s| s.dropout.hidden = 1.0), "dropout.hidden: 1 is not a probability of dropping");
+        assert_eq!(broken(d, |s| s.dropout.inner = f64::NAN), "dropout.inner: NaN is not a probability of dropping");
         assert!(
             broken("tiny-vit", |s| s.input = Input::Patches { image: 10, patch: 4, channels: 3 })
                 .contains("cannot be cut")
         );
-        assert!(broken(d, |s| decoder(s).window = Some(0)).contains("sees nothing"));
+        assert!(broken(d, |s| decoder(s).window = Window::Every(0)).contains("sees nothing"));
+        let alternating = |n| Window::Alternating { window: 4, full_every: n };
+        assert!(broken(d, |s| decoder(s).window = alternating(1)).contains("means nothing"));
+        assert!(broken(d, |s| s.soft_cap.attention = Some(0.0)).contains("is not a cap"));
+        assert!(broken("tiny-t5", |s| s.qk_norm = Some(s.norm)).contains("no norms on queries"));
+        assert!(
+            broken(d, |s| match &mut s.input {
+                Input::Tokens { table_width, .. } => *table_width = Some(16),
+                Input::Patches { .. } => unreachable!(),
+            })
+            .contains("only an encoder")
+        );
         assert!(broken("tiny-llama", |s| s.width = 12).contains("cannot be turned in pairs"));
     }
 

@@ -2,12 +2,12 @@
 
 use crate::block::{Block, Seen};
 use crate::recompute;
-use crate::spec::{self, Input, Place, Position, Spec};
+use crate::spec::{self, Input, Place, Position, Spec, Window};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::{Ids, Mask, Sight};
 use qkv_nn::position::{Learned, Relative, Sinusoidal, alibi, alibi_at};
-use qkv_nn::{Build, Cx, Embedding, Norm, Wiring};
+use qkv_nn::{Build, Cx, Embedding, Linear, Norm};
 
 /// What a stack is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +23,14 @@ pub enum Role {
 /// N blocks with what stands before and behind them.
 #[derive(Module, Debug)]
 pub struct Stack {
-    /// a vector for each kind of token
-    pub kinds: Option<Embedding>,
+    /// a vector for each type of token (segment)
+    pub token_types: Option<Embedding>,
     /// learned positions at the input
     pub positions: Option<Learned>,
     /// norm of the embeddings
     pub norm_input: Option<Norm>,
+    /// from the width of the tables to that of the blocks, where they differ
+    pub project: Option<Linear>,
     /// learned positions of each layer
     pub each: Vec<Learned>,
     /// learned bias of the scores
@@ -42,6 +44,8 @@ pub struct Stack {
     #[module(skip)]
     sight: Sight,
     #[module(skip)]
+    window: Window,
+    #[module(skip)]
     alibi: Option<usize>,
     #[module(skip)]
     dropout: f64,
@@ -50,69 +54,72 @@ pub struct Stack {
 impl Stack {
     /// The stack of a checked spec.
     pub fn new(build: &Build, spec: &Spec, stack: &spec::Stack, role: Role) -> Self {
-        let c = spec.width;
-        let norm = |name: &str| Norm::new(&build.at(name), c, spec.norm);
-        let embedding = spec.start.embedding(c);
-        let (kinds, normed) = match spec.input {
-            Input::Tokens { kinds, normed, .. } => (kinds, normed),
+        let (c, e) = (spec.width, spec.table_width());
+        let norm = |name: &str, width| Norm::new(&build.at(name), width, spec.norm);
+        let embedding = spec.init.embedding(e);
+        let (token_types, normed) = match spec.input {
+            Input::Tokens { token_types, normed, .. } => (token_types, normed),
             Input::Patches { .. } => (0, false),
         };
         let learned = |name: String, place| match spec.position {
-            Position::Learned { max, offset, place: at, uncounted } if at == place => {
+            Position::Learned { max, offset, place: at, padding_id } if at == place => {
                 // Where some tokens are not counted, the row before the first is a position too: theirs.
-                let own = usize::from(uncounted.is_some());
-                let table = Learned::new(&build.at(name), max + own, c, offset - own, embedding);
-                Some(table.fixing(uncounted.map(|_| 0)))
+                let own = usize::from(padding_id.is_some());
+                let width = if place == Place::Input { e } else { c };
+                let table = Learned::new(&build.at(name), max + own, width, offset - own, embedding);
+                Some(table.fixing(padding_id.map(|_| 0)))
             }
             _ => None,
         };
         let relative = match spec.position {
             Position::Relative(buckets) => {
                 let buckets = buckets.looking(role == Role::Encoder);
-                Some(Relative::new(&build.at("relative"), buckets, stack.heads, spec.start.embedding(c)))
+                Some(Relative::new(&build.at("relative"), buckets, stack.heads, spec.init.embedding(c)))
             }
             _ => None,
         };
         Self {
-            kinds: (kinds > 0).then(|| Embedding::new(&build.at("kinds"), kinds, c, embedding)),
+            token_types: (token_types > 0).then(|| Embedding::new(&build.at("token_types"), token_types, e, embedding)),
             positions: learned("positions".into(), Place::Input),
-            norm_input: normed.then(|| norm("norm_input")),
+            norm_input: normed.then(|| norm("norm_input", e)),
+            project: (e != c).then(|| Linear::new(&build.at("project"), e, c, true, spec.init.linear())),
             each: (0..stack.layers).filter_map(|i| learned(format!("each.{i}"), Place::EachLayer)).collect(),
             relative,
-            layers: (0..stack.layers).map(|i| Block::new(&build.at("layers").at(i), spec, stack, role)).collect(),
-            norm: (spec.wiring == Wiring::Pre).then(|| norm("norm")),
+            layers: (0..stack.layers).map(|i| Block::new(&build.at("layers").at(i), spec, stack, role, i)).collect(),
+            norm: spec.wiring.has_final_norm().then(|| norm("norm", c)),
             waves: match spec.position {
-                Position::Sinusoidal { waves, .. } => Some(Sinusoidal::new(c, waves)),
+                Position::Sinusoidal { waves, .. } => Some(Sinusoidal::new(e, waves)),
                 _ => None,
             },
-            sight: match (role, stack.window) {
+            sight: match (role, stack.window.size()) {
                 (Role::Encoder, _) => Sight::Both,
                 (_, Some(n)) => Sight::Window(n),
                 (_, None) => Sight::Causal,
             },
+            window: stack.window,
             alibi: matches!(spec.position, Position::Alibi).then_some(stack.heads),
             dropout: spec.dropout.input,
         }
     }
 
     /// What the blocks of a pair's decoder look at of a memory `[B, Tm, C]`, by path within the stack: `[B, Tm, 2G·D]`.
-    pub fn project(&self, memory: &Tensor<3>) -> Vec<(String, Tensor<3>)> {
+    pub fn project_memory(&self, memory: &Tensor<3>) -> Vec<(String, Tensor<3>)> {
         let crosses = self.layers.iter().enumerate().filter_map(|(i, block)| Some((i, block.cross.as_ref()?)));
         crosses.map(|(i, cross)| (format!("{i}.cross"), cross.project(memory.clone()))).collect()
     }
 
-    /// How far the blocks see.
+    /// How far the blocks see; where windows alternate, those with a window.
     pub fn sight(&self) -> Sight {
         self.sight.clone()
     }
 
-    /// Embeddings `[B, T, C]` with kinds, positions and norm.
-    fn front(&self, mut x: Tensor<3>, kinds: Option<&Ids>, cx: &mut Cx) -> Tensor<3> {
-        if let Some(table) = &self.kinds {
+    /// Embeddings `[B, T, E]` → `[B, T, C]`, with token types, positions and norm.
+    fn front(&self, mut x: Tensor<3>, token_types: Option<&Ids>, cx: &mut Cx) -> Tensor<3> {
+        if let Some(table) = &self.token_types {
             let [b, t, _] = x.dims();
-            // Left out, every token is of the first kind.
+            // Left out, every token is of the first type.
             let first = Ids::new(vec![0; b * t], b);
-            x = x + table.forward(kinds.unwrap_or(&first));
+            x = x + table.forward(token_types.unwrap_or(&first));
         }
         if let Some(positions) = &self.positions {
             x = positions.add(x, &cx.positions);
@@ -123,7 +130,8 @@ impl Stack {
         if let Some(norm) = &self.norm_input {
             x = norm.forward(x);
         }
-        cx.dropout("input", x, self.dropout)
+        let x = cx.dropout("input", x, self.dropout);
+        self.project.as_ref().map_or(x.clone(), |project| project.activated(x, None, cx.noise("project")))
     }
 
     /// The bias of the scores `[1, H, Tq, Tk]`, one for all layers.
@@ -142,23 +150,27 @@ impl Stack {
         self.relative.as_ref().map(|relative| relative.bias(tq, tk)).or_else(fixed)
     }
 
-    /// Embeddings `[B, T, C]` → hidden states `[B, T, C]`.
+    /// Embeddings `[B, T, E]` → hidden states `[B, T, C]`.
     pub fn forward(
         &self,
         x: Tensor<3>,
-        kinds: Option<&Ids>,
+        token_types: Option<&Ids>,
         mask: &Mask,
         seen: Option<&Seen>,
         cx: &mut Cx,
     ) -> Tensor<3> {
         let t = x.dims()[1];
-        let mut x = self.front(x, kinds, cx);
+        let mut x = self.front(x, token_types, cx);
         cx.tap("hidden", &x);
         let bias = self.bias(&x, cx);
+        // Where windows alternate, some layers see to the beginning.
+        let whole = Mask { sight: Sight::Causal, ..mask.clone() };
         for (i, block) in self.layers.iter().enumerate() {
             if let Some(positions) = self.each.get(i) {
                 x = positions.add(x, &cx.positions);
             }
+            let alternates = matches!(self.window, Window::Alternating { .. });
+            let mask = if alternates && self.window.of_layer(i).is_none() { &whole } else { mask };
             let run = if cx.recomputes() { recompute::forward } else { Block::forward };
             x = cx.within(i, |cx| run(block, x, mask, bias.clone(), seen, cx));
         }

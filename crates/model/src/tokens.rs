@@ -14,8 +14,8 @@ pub struct Tokens {
     pub ids: Ids,
     /// `[B·T]`, true where real; with a cache `[B·(len + T)]`, all tokens so far
     pub padding: Option<Arc<[bool]>>,
-    /// the kind (segment) of each token
-    pub kinds: Option<Ids>,
+    /// the type (segment) of each token
+    pub token_types: Option<Ids>,
     /// `[B·T]`, the document each token belongs to, where several are packed into a row
     pub documents: Option<Arc<[u32]>>,
     /// `[B]`, how many tokens at the front of each row all may see: a prefix language model
@@ -25,7 +25,7 @@ pub struct Tokens {
 impl Tokens {
     /// Ids alone: nothing is padding.
     pub fn new(ids: Ids) -> Self {
-        Self { ids, padding: None, kinds: None, documents: None, prefix: None }
+        Self { ids, padding: None, token_types: None, documents: None, prefix: None }
     }
 
     /// With this padding, true where real.
@@ -33,9 +33,9 @@ impl Tokens {
         Self { padding: Some(real.into()), ..self }
     }
 
-    /// With these kinds.
-    pub fn with_kinds(self, kinds: Ids) -> Self {
-        Self { kinds: Some(kinds), ..self }
+    /// With these token types.
+    pub fn with_token_types(self, token_types: Ids) -> Self {
+        Self { token_types: Some(token_types), ..self }
     }
 
     /// With these documents packed into the rows.
@@ -67,7 +67,7 @@ impl Tokens {
         if b == 0 || t == 0 {
             return fail("there are no tokens".into(), "give at least one token");
         }
-        let Input::Tokens { vocabulary, kinds, .. } = spec.input else {
+        let Input::Tokens { vocabulary, token_types, .. } = spec.input else {
             return fail("this model reads images, not tokens".into(), "give it pixels");
         };
         if let Some((row, column, id)) = self.ids.first_outside(vocabulary) {
@@ -106,19 +106,19 @@ impl Tokens {
         if let qkv_kernels::Positions::Each(each) = &cx.positions {
             length("the list of positions", each.len(), b * t)?;
         }
-        let Some(given) = &self.kinds else { return Ok(()) };
-        if kinds == 0 {
-            return fail("this model knows no kinds of tokens".into(), "leave the kinds out");
+        let Some(given) = &self.token_types else { return Ok(()) };
+        if token_types == 0 {
+            return fail("this model knows no token types".into(), "leave the token types out");
         }
-        let [kind_rows, kind_columns] = given.dims();
-        if [kind_rows, kind_columns] != [b, t] {
-            let what = format!("kinds are {kind_rows} × {kind_columns}, but tokens are {b} × {t}");
-            return fail(what, "give one kind for each token");
+        let [type_rows, type_columns] = given.dims();
+        if [type_rows, type_columns] != [b, t] {
+            let what = format!("token types are {type_rows} × {type_columns}, but tokens are {b} × {t}");
+            return fail(what, "give one type for each token");
         }
-        match given.first_outside(kinds) {
+        match given.first_outside(token_types) {
             Some((row, column, id)) => fail(
-                format!("kind {id} in row {row}, column {column} is outside the {kinds} kinds"),
-                "kinds count from 0: the first segment is 0",
+                format!("token type {id} in row {row}, column {column} is outside the {token_types} types"),
+                "token types count from 0: the first segment is 0",
             ),
             None => Ok(()),
         }

@@ -106,8 +106,8 @@ impl Transformer {
         let build = Build::new(device, seed);
         let (tokens, patches) = match spec.input {
             Input::Tokens { vocabulary, .. } => {
-                let init = spec.start.embedding(spec.width);
-                (Some(Embedding::new(&build.at("tokens"), vocabulary, spec.width, init)), None)
+                let (e, tokens) = (spec.table_width(), build.at("tokens"));
+                (Some(Embedding::new(&tokens, vocabulary, e, spec.init.embedding(e))), None)
             }
             Input::Patches { .. } => (None, Some(Patches::new(&build.at("patches"), spec))),
         };
@@ -130,7 +130,7 @@ impl Transformer {
         &self.spec
     }
 
-    /// Token vectors `[B, T, C]`, scaled if the spec says so.
+    /// Token vectors `[B, T, E]`, scaled if the spec says so.
     fn embed(&self, ids: &Ids) -> Result<Tensor<3>> {
         let table = self.tokens.as_ref().ok_or_else(|| missing("tokens", "reads images"))?;
         let pad = if let Input::Tokens { pad, .. } = self.spec.input { pad } else { None };
@@ -148,7 +148,7 @@ impl Transformer {
         let mask = tokens.mask(name, encoder.sight())?;
         let x = self.embed(&tokens.ids)?;
         let given = self.count(&tokens.ids, cx);
-        let h = cx.within("encoder", |cx| encoder.forward(x, tokens.kinds.as_ref(), &mask, None, cx));
+        let h = cx.within("encoder", |cx| encoder.forward(x, tokens.token_types.as_ref(), &mask, None, cx));
         cx.positions = given;
         Ok(h)
     }
@@ -157,7 +157,7 @@ impl Transformer {
     /// that were there before.
     fn count(&self, ids: &Ids, cx: &mut Cx) -> Positions {
         let given = cx.positions.clone();
-        if let Position::Learned { uncounted: Some(pad), .. } = self.spec.position {
+        if let Position::Learned { padding_id: Some(pad), .. } = self.spec.position {
             let [rows, t] = ids.dims();
             let real: Vec<bool> = ids.as_slice().iter().map(|id| *id != pad).collect();
             let at = match given {
@@ -171,14 +171,14 @@ impl Transformer {
     }
 
     /// Scores `[1, answers, V]` behind the tokens of a pass over rows that join and leave ([`Cx::ragged`]), one behind the
-    /// other. Of a pair, every row reads a source that was [projected](Self::project).
+    /// other. Of a pair, every row reads a source that was [projected](Self::project_memory).
     pub fn continue_rows(&self, ids: Vec<u32>, cx: &mut Cx) -> Result<Tensor<3>> {
         self.write(&Tokens::new(Ids::one(ids)), None, cx)
     }
 
     /// What the decoder looks at of a memory, by path: `[B, Tm, 2G·D]`.
-    pub fn project(&self, memory: &Memory) -> Vec<(String, Tensor<3>)> {
-        let layers = self.decoder.iter().flat_map(|decoder| decoder.project(&memory.states));
+    pub fn project_memory(&self, memory: &Memory) -> Vec<(String, Tensor<3>)> {
+        let layers = self.decoder.iter().flat_map(|decoder| decoder.project_memory(&memory.states));
         layers.map(|(path, kv)| (format!("decoder.{path}"), kv)).collect()
     }
 
@@ -193,7 +193,7 @@ impl Transformer {
         let seen =
             memory.map(|m| Seen { memory: &m.states, mask: Mask { padding: m.padding.clone(), ..Mask::none() } });
         let x = self.embed(&tokens.ids)?;
-        let h = cx.within("decoder", |cx| decoder.forward(x, tokens.kinds.as_ref(), &mask, seen.as_ref(), cx));
+        let h = cx.within("decoder", |cx| decoder.forward(x, tokens.token_types.as_ref(), &mask, seen.as_ref(), cx));
         let [_, t, _] = h.dims();
         let h = match &cx.answers {
             Answers::Every => h,

@@ -129,32 +129,39 @@ fn lists_of_the_wrong_length() {
 }
 
 #[test]
-fn kinds_that_the_model_does_not_know() {
+fn token_types_that_the_model_does_not_know() {
     let given = tokens(2, 3, 1);
-    let kinds = |ids: [u32; 6], rows| given.clone().with_kinds(Ids::new(ids, rows));
-    let answer = model("tiny-decoder").logits(&kinds([0; 6], 2), &mut Cx::eval());
-    refused(answer, "tokens: this model knows no kinds of tokens", "leave the kinds out");
+    let token_types = |ids: [u32; 6], rows| given.clone().with_token_types(Ids::new(ids, rows));
+    let answer = model("tiny-decoder").logits(&token_types([0; 6], 2), &mut Cx::eval());
+    refused(answer, "tokens: this model knows no token types", "leave the token types out");
     let encoder = model("tiny-encoder");
     refused(
-        encoder.answer(&kinds([0, 0, 1, 0, 2, 1], 2), &mut Cx::eval()),
-        "tokens: kind 2 in row 1, column 1 is outside the 2 kinds",
-        "kinds count from 0: the first segment is 0",
+        encoder.answer(&token_types([0, 0, 1, 0, 2, 1], 2), &mut Cx::eval()),
+        "tokens: token type 2 in row 1, column 1 is outside the 2 types",
+        "token types count from 0: the first segment is 0",
     );
     refused(
-        encoder.answer(&kinds([0; 6], 1), &mut Cx::eval()),
-        "tokens: kinds are 1 × 6, but tokens are 2 × 3",
-        "give one kind for each token",
+        encoder.answer(&token_types([0; 6], 1), &mut Cx::eval()),
+        "tokens: token types are 1 × 6, but tokens are 2 × 3",
+        "give one type for each token",
     );
 }
 
 /// Kinds belong to every stack that reads the tokens, not to encoders alone.
 #[test]
-fn kinds_of_a_decoder_are_used() {
+fn token_types_of_a_decoder_are_used() {
     let mut spec = spec("tiny-decoder");
-    spec.input = qkv_model::spec::Input::Tokens { vocabulary: 97, kinds: 2, scaled: false, normed: false, pad: None };
+    spec.input = qkv_model::spec::Input::Tokens {
+        vocabulary: 97,
+        table_width: None,
+        token_types: 2,
+        scaled: false,
+        normed: false,
+        pad: None,
+    };
     let decoder = answering(&spec);
-    let logits = |kinds: [u32; 3]| {
-        let tokens = tokens(1, 3, 1).with_kinds(Ids::one(kinds));
+    let logits = |token_types: [u32; 3]| {
+        let tokens = tokens(1, 3, 1).with_token_types(Ids::one(token_types));
         qkv_testkit::values(decoder.logits(&tokens, &mut Cx::eval()).unwrap())
     };
     assert_ne!(logits([0, 0, 0]), logits([0, 1, 1]));
@@ -247,7 +254,7 @@ fn adapters_that_cannot_be() {
     let hint = "use 1 or more, usually 4 to 64";
     refused(with("tiny-decoder", &["q"], 0, 8.0), "lora.rank: an adapter of rank 0 learns nothing", hint);
     let hint = "use a positive number, usually once or twice the rank";
-    refused(with("tiny-decoder", &["q"], 4, f64::NAN), "lora.alpha: NaN is no strength of an adapter", hint);
+    refused(with("tiny-decoder", &["q"], 4, f64::NAN), "lora.alpha: NaN is not a strength of an adapter", hint);
     let twice = with("tiny-decoder", &["q"], 4, 8.0).unwrap().with_lora(
         &["v"],
         LoraSize { rank: 4, alpha: 8.0, dropout: 0.0 },
@@ -256,5 +263,5 @@ fn adapters_that_cannot_be() {
     let message = "lora: `decoder.layers.0.attention.q` has an adapter already";
     refused(twice, message, "merge the first adapters before");
     let always = model("tiny-decoder").with_lora(&["q"], LoraSize { rank: 4, alpha: 8.0, dropout: 1.0 }, 0);
-    refused(always, "lora.dropout: 1 is no probability of dropping", "use 0 up to, but not, 1");
+    refused(always, "lora.dropout: 1 is not a probability of dropping", "use 0 up to, but not, 1");
 }

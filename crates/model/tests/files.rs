@@ -111,6 +111,39 @@ fn bad_configurations_are_refused_with_the_key() {
     assert!(say("scale_attn_by_inverse_layer_idx", json!(true)).contains("true is not supported"));
 }
 
+/// What GGUF's readers would assume wrongly is refused, not written.
+#[test]
+fn a_gemma_that_gguf_cannot_say_is_refused() {
+    let dir = tempfile::tempdir().expect("a place");
+    let say = |name: &str| {
+        let it = load(&fixture(name)).expect("loads");
+        it.save_gguf(&dir.path().join("model.gguf"), Dtype::F32, |_| Ok(())).unwrap_err().to_string()
+    };
+    assert!(say("gemma2").contains("scores divided by √20, where readers assume √16"));
+    assert!(say("gemma3").contains("another base of layers with a window"));
+    assert!(say("electra-mlm").contains("`electra` is not supported"));
+}
+
+#[test]
+fn layers_with_a_window_must_follow_a_pattern() {
+    let read = |types: Value| {
+        let mut map = config("gemma2").as_object().expect("an object").clone();
+        map.insert("num_hidden_layers".into(), types.as_array().expect("a list").len().into());
+        map.insert("layer_types".into(), types);
+        let config = Config::parse("config.json", Value::Object(map).to_string().as_bytes()).expect("an object");
+        (families::of(&config).expect("a family").read)(&config, &Files::default())
+    };
+    let (s, f) = ("sliding_attention", "full_attention");
+    let window = |types| read(types).expect("a pattern").decoder().expect("a decoder").window;
+    use qkv_model::spec::Window;
+    assert_eq!(window(json!([s, f, s, f, s])), Window::Alternating { window: 4, full_every: 2 });
+    assert_eq!(window(json!([s, s, f])), Window::Alternating { window: 4, full_every: 3 });
+    assert_eq!(window(json!([f, f])), Window::None);
+    assert_eq!(window(json!([s, s])), Window::Every(4));
+    let error = read(json!([s, f, f])).unwrap_err();
+    assert!(error.to_string().contains("layer_types: is not a repetition"), "{error}");
+}
+
 #[test]
 fn a_file_without_its_configuration_says_so() {
     let dir = tempfile::tempdir().expect("a place");
@@ -118,11 +151,24 @@ fn a_file_without_its_configuration_says_so() {
     assert!(load(dir.path()).unwrap_err().to_string().contains("config.json"));
 }
 
-/// GGUF and back: the same numbers, through neighbours and halves, stacked and apart.
+/// A Gemma that GGUF can say, which leaves the scale of scores and the pattern of windows to its readers.
+fn new_gemma(preset: &str, family: &str, full_every: usize) -> Pretrained {
+    let mut spec = qkv_model::presets::find(preset).expect("a preset").spec();
+    spec.attention_scale = qkv_nn::Scale::InverseRoot;
+    if let qkv_model::spec::Shape::Decoder(stack) = &mut spec.shape {
+        stack.window = qkv_model::spec::Window::Alternating { window: 4, full_every };
+        stack.layers = full_every + 1;
+    }
+    Pretrained::new(families::named(family).expect("a family"), &spec, None, 1, &Device::flex()).expect("a network")
+}
+
+/// GGUF and back: the same numbers, through neighbours and halves, stacked and apart, counted from one and from nothing.
 #[test]
 fn gguf_gives_back_what_it_was_given() {
-    for name in ["llama", "llama-tied", "gpt2"] {
-        let it = load(&fixture(name)).expect("loads");
+    let fixtures = ["llama", "llama-tied", "qwen3", "gpt2"].map(|name| (name, load(&fixture(name)).expect("loads")));
+    let gemmas = [("tiny-gemma2", "gemma2", 2), ("tiny-gemma3", "gemma3_text", 6)];
+    let gemmas = gemmas.map(|(preset, family, every)| (family, new_gemma(preset, family, every)));
+    for (name, it) in fixtures.into_iter().chain(gemmas) {
         let dir = tempfile::tempdir().expect("a place");
         let path = dir.path().join("model.gguf");
         it.save_gguf(&path, Dtype::F32, |_| Ok(())).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -159,8 +205,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     /// Whatever a configuration says, it is a network that can be counted, or an error.
     #[test]
-    fn no_configuration_panics(family in 0usize..9, changes in prop::collection::vec((any::<prop::sample::Index>(), strange()), 1..4)) {
-        let name = ["bert-tag", "roberta-mlm", "distilbert-mlm", "gpt2", "llama", "t5", "bart", "marian", "vit"][family];
+    fn no_configuration_panics(family in 0usize..13, changes in prop::collection::vec((any::<prop::sample::Index>(), strange()), 1..4)) {
+        let name = ["bert-tag", "roberta-mlm", "distilbert-mlm", "gpt2", "llama", "t5", "bart", "marian", "vit", "qwen3",
+            "gemma2", "gemma3", "electra-detect"][family];
         let mut map = config(name).as_object().expect("an object").clone();
         for (index, value) in changes {
             let keys: Vec<String> = map.keys().cloned().collect();

@@ -9,8 +9,8 @@ use qkv_kernels::Activation;
 use qkv_model::spec::{Head, Pool, Spec};
 use qkv_model::{Encoder, Transformer};
 use qkv_nn::{Build, Cx, Init, Linear};
-use qkv_train::reach::reached;
-use qkv_train::refuse_unreached;
+use qkv_optim::reach::reached;
+use qkv_optim::refuse_unreached;
 
 /// The tiny presets, and BERT with the heads that it is fine-tuned with.
 fn learners() -> impl Iterator<Item = (String, Spec)> {

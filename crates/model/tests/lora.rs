@@ -6,9 +6,9 @@ use burn::tensor::Device;
 use common::*;
 use qkv_model::Transformer;
 use qkv_nn::{Cx, LoraSize};
+use qkv_optim::reach::reached;
+use qkv_optim::{Optimizer, Settings, refuse_unreached};
 use qkv_testkit::{max_diff, values};
-use qkv_train::reach::reached;
-use qkv_train::{Optimizer, Settings, refuse_unreached};
 
 fn base(name: &str) -> Transformer {
     lively(&spec(name), &Device::flex().autodiff())

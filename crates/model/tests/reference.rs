@@ -6,12 +6,12 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use qkv_kernels::{CrossEntropy, cross_entropy};
-use qkv_model::families::Task;
-use qkv_model::look::{self, Array, Inputs, Output, Show};
+use qkv_model::families::HeadKind;
+use qkv_model::outputs::{Array, Inputs, Output, Show, forward_outputs};
 use qkv_model::spec::Head;
 use qkv_model::{CausalLm, Encoder, Pretrained, Seq2Seq};
 use qkv_nn::Cx;
-use qkv_train::{Optimizer, Settings, reach};
+use qkv_optim::{Optimizer, Settings, reach};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn flat(value: &Value, into: &mut Vec<f32>) {
     match value {
         Value::Array(all) => all.iter().for_each(|v| flat(v, into)),
         Value::Number(n) => into.push(n.as_f64().expect("a number") as f32),
-        other => panic!("{other} is no number"),
+        other => panic!("{other} is not a number"),
     }
 }
 
@@ -58,7 +58,7 @@ fn outputs_are_those_of_the_reference() {
         let (name, reference) = (dir.file_name().expect("a name").to_string_lossy().to_string(), reference(&dir));
         let it = Pretrained::load(&dir, &Device::flex()).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(it.report.unused.is_empty(), "{name}: {:?}", it.report);
-        let outputs = look::look(&it, &inputs(&reference), Show { hidden: true, attentions: true })
+        let outputs = forward_outputs(&it, &inputs(&reference), Show { hidden: true, attentions: true })
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         let ours: BTreeMap<String, Output> = outputs.into_iter().collect();
         let theirs = reference["outputs"].as_object().expect("an object");
@@ -109,6 +109,15 @@ fn loss(it: &Pretrained, reference: &Value, cx: &mut Cx) -> Tensor<1> {
         }
         _ if it.spec().patches().is_some() => {
             ce(model.answer_image(inputs.pixels(model).unwrap(), cx).unwrap(), list("labels"))
+        }
+        // Binary cross-entropy, softplus(x) − y·x, over what is no padding.
+        (Head::Detect { .. }, ..) => {
+            let x: Tensor<1> = model.answer(&inputs.tokens().unwrap(), cx).unwrap().flatten(0, 2);
+            let real: Vec<f32> = inputs.attention_mask.iter().flatten().flatten().map(|m| *m as f32).collect();
+            let row = |v: &[f32]| Tensor::<1>::from_data(v, &x.device());
+            let y = row(&list("labels").iter().map(|y| *y as f32).collect::<Vec<_>>());
+            let each = burn::tensor::activation::softplus(x.clone(), 1.0) - y * x.clone();
+            (each * row(&real)).sum() / real.iter().sum::<f32>()
         }
         _ => ce(model.answer(&inputs.tokens().unwrap(), cx).unwrap(), list("labels")),
     }
@@ -216,6 +225,6 @@ fn a_new_head_starts_afresh_and_the_rest_is_loaded() {
     .unwrap();
     assert_eq!(it.report.fresh, ["head.out.weight", "head.out.bias"]);
     assert_eq!(it.config.architecture(), Some("BertForTokenClassification"));
-    assert_eq!(Task::of(&it.spec().head), Task::Tag);
+    assert_eq!(HeadKind::of(&it.spec().head), HeadKind::Tag);
     assert_eq!(it.config.labels().unwrap().unwrap(), ["O", "B", "I", "E"]);
 }

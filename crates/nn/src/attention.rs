@@ -5,6 +5,9 @@
 //! memory `[B, Tm, C]`. With G < H key heads, H/G query heads share one (grouped queries). Without positions the result
 //! is equivariant: permute the tokens of x and the outputs are permuted the same way.
 //!
+//! Two ways to keep scores from growing: norms on each head of queries and keys (Henry et al. 2020; Qwen3, Gemma 3), and
+//! a soft cap, `cap·tanh(score/cap)` (Gemma 2).
+//!
 //! ```
 //! use burn::tensor::{Device, Tensor};
 //! use qkv_kernels::Mask;
@@ -17,7 +20,7 @@
 //! ```
 
 use crate::position::Rotary;
-use crate::{Build, Cx, Init, Linear, linear::packed};
+use crate::{Build, Cx, Init, Linear, Norm, NormKind, linear::packed};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::{Attend, Mask, Qkv, attention, attention_with_weights};
@@ -51,6 +54,8 @@ pub enum Scale {
     InverseRoot,
     /// 1: T5 folds the scale into its start values
     One,
+    /// 1/√n, whatever D is
+    InverseRootOf(usize),
 }
 
 /// Multi-head attention.
@@ -64,12 +69,18 @@ pub struct Attention {
     pub v: Linear,
     /// `[C, H·D]`
     pub out: Linear,
+    /// norm of each query head, D wide, before it is turned
+    pub q_norm: Option<Norm>,
+    /// norm of each key head
+    pub k_norm: Option<Norm>,
     #[module(skip)]
     heads: Heads,
     #[module(skip)]
     scale: f32,
     #[module(skip)]
     rotary: Option<Rotary>,
+    #[module(skip)]
+    soft_cap: Option<f32>,
     #[module(skip)]
     dropout: f64,
 }
@@ -90,12 +101,16 @@ impl Attention {
             k: qkv("k", g, init_k),
             v: qkv("v", g, init_v),
             out: Linear::new(&build.at("out"), h * dim, width, bias == Biased::All, init_out),
+            q_norm: None,
+            k_norm: None,
             heads,
             scale: match scale {
                 Scale::InverseRoot => 1.0 / (dim as f32).sqrt(),
                 Scale::One => 1.0,
+                Scale::InverseRootOf(n) => 1.0 / (n as f32).sqrt(),
             },
             rotary: None,
+            soft_cap: None,
             dropout: 0.0,
         }
     }
@@ -103,6 +118,18 @@ impl Attention {
     /// The same with rotary positions.
     pub fn with_rotary(self, rotary: Option<Rotary>) -> Self {
         Self { rotary, ..self }
+    }
+
+    /// The same with a norm on each head of queries and keys. They are for self-attention: a memory's keys are kept as
+    /// they were projected.
+    pub fn with_qk_norm(self, build: &Build, kind: Option<NormKind>) -> Self {
+        let norm = |name: &str| kind.map(|kind| Norm::new(&build.at(name), self.heads.dim, kind));
+        Self { q_norm: norm("q_norm"), k_norm: norm("k_norm"), ..self }
+    }
+
+    /// The same with scores kept within `±cap`.
+    pub fn with_soft_cap(self, cap: Option<f64>) -> Self {
+        Self { soft_cap: cap.map(|cap| cap as f32), ..self }
     }
 
     /// The same with dropout on the attention weights.
@@ -113,7 +140,8 @@ impl Attention {
     /// Self-attention: x `[B, T, C]` → `[B, T, C]`. With a cache, x holds the tokens after those in it.
     pub fn attend(&self, x: Tensor<3>, mask: &Mask, bias: Option<Tensor<4>>, cx: &mut Cx) -> Tensor<3> {
         let Heads { heads: h, kv_heads: g, dim } = self.heads;
-        let mut qkv = packed(x, &[&self.q, &self.k, &self.v], None, cx.noise("qkv")); // [B, T, (H + 2G)·D]
+        let qkv = packed(x, &[&self.q, &self.k, &self.v], None, cx.noise("qkv")); // [B, T, (H + 2G)·D]
+        let mut qkv = self.normed(qkv);
         if let Some(rotary) = &self.rotary {
             qkv = rotary.turn(qkv, &cx.positions, h + 2 * g, h + g);
         }
@@ -134,6 +162,17 @@ impl Attention {
             }
         };
         self.finish(qkv, mask, bias, cx)
+    }
+
+    /// `[q | k | v]` `[B, T, (H + 2G)·D]` with each head of queries and keys normalised, where there are norms for it.
+    fn normed(&self, qkv: Tensor<3>) -> Tensor<3> {
+        let (Some(q_norm), Some(k_norm)) = (&self.q_norm, &self.k_norm) else { return qkv };
+        let Heads { heads: h, kv_heads: g, dim } = self.heads;
+        let [b, t, all] = qkv.dims();
+        let heads = qkv.reshape([b, t, h + 2 * g, dim]);
+        let (q, k) = (heads.clone().narrow(2, 0, h), heads.clone().narrow(2, h, g));
+        let parts = vec![q_norm.forward(q), k_norm.forward(k), heads.narrow(2, h + g, g)];
+        Tensor::cat(parts, 2).reshape([b, t, all])
     }
 
     /// Cross-attention: queries from x `[B, T, C]`, keys and values from `memory` `[B, Tm, C]`.
@@ -183,6 +222,7 @@ impl Attention {
             heads: self.heads.heads,
             kv_heads: self.heads.kv_heads,
             scale: self.scale,
+            soft_cap: self.soft_cap,
             mask: mask.clone(),
             dropout: dropout.map(|key| (self.dropout as f32, key)),
         };

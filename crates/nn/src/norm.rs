@@ -1,4 +1,5 @@
-//! Normalisation of each token's features: LayerNorm `(x − mean)/√(var + ε)·γ + β`, or RMSNorm `x/√(mean(x²) + ε)·γ`.
+//! Normalisation of each token's features: LayerNorm `(x − mean)/√(var + ε)·γ + β`, or RMSNorm `x/√(mean(x²) + ε)·γ`,
+//! or RMSNorm with its gain counted from one, `x/√(mean(x²) + ε)·(1 + γ)` (Gemma): decay then pulls γ to doing nothing.
 //! x `[…, C]`. Each token is treated alone, so padding and batch size cannot matter.
 //!
 //! ```
@@ -27,6 +28,11 @@ pub enum NormKind {
         /// ε
         eps: f64,
     },
+    /// root mean square; a gain that is counted from one
+    RmsOnePlus {
+        /// ε
+        eps: f64,
+    },
 }
 
 /// Normalises the last axis.
@@ -41,10 +47,11 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// γ = 1, β = 0.
+    /// A gain of 1, β = 0.
     pub fn new(build: &Build, width: usize, kind: NormKind) -> Self {
         let shift = matches!(kind, NormKind::Layer { .. }).then(|| build.param("shift", [width], Init::Zeros));
-        Self { gain: build.param("gain", [width], Init::Ones), shift, kind }
+        let one = if matches!(kind, NormKind::RmsOnePlus { .. }) { Init::Zeros } else { Init::Ones };
+        Self { gain: build.param("gain", [width], one), shift, kind }
     }
 
     /// Normalises each token.
@@ -52,6 +59,26 @@ impl Norm {
         match self.kind {
             NormKind::Layer { eps } => layer_norm(x, self.gain.val(), self.shift.as_ref().map(Param::val), eps),
             NormKind::Rms { eps } => rms_norm(x, self.gain.val(), eps),
+            NormKind::RmsOnePlus { eps } => rms_norm(x, self.gain.val() + 1.0, eps),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+    use qkv_testkit::values;
+
+    #[test]
+    fn a_gain_counted_from_one_starts_at_nothing() {
+        let build = Build::new(&Device::flex(), 0);
+        let of = |kind| Norm::new(&build, 2, kind);
+        let x = Tensor::<1>::from_floats([3.0, 4.0], &Device::flex());
+        let (from_one, plain) = (of(NormKind::RmsOnePlus { eps: 0.0 }), of(NormKind::Rms { eps: 0.0 }));
+        assert_eq!(values(from_one.gain.val()), [0.0; 2]);
+        assert_eq!(values(from_one.forward(x.clone())), values(plain.forward(x.clone())));
+        let half = Norm { gain: from_one.gain.clone().map(|g| g + 0.5), ..from_one };
+        assert_eq!(values(half.forward(x.clone())), values(plain.forward(x) * 1.5));
     }
 }

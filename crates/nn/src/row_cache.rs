@@ -479,7 +479,9 @@ mod tests {
     #[test]
     fn rows_that_trade_places_are_not_copied() {
         let mut cache = RowCache::new(4);
-        (0..3).for_each(|_| drop(cache.admit(None)));
+        for _ in 0..3 {
+            cache.admit(None);
+        }
         give(&mut cache, &[(0, 1), (1, 1), (2, 1)], &[1.0, 2.0, 3.0]);
         let slots = |cache: &RowCache| cache.rows.iter().map(|r| r.slot).collect::<Vec<_>>();
         cache.reorder(&[2, 0, 1]);
@@ -492,7 +494,9 @@ mod tests {
     fn a_recurrent_state_goes_with_its_row() {
         let mut cache = RowCache::new(4);
         let state = |x: f32| Tensor::<3>::full([1, 1, 1], x, &Device::flex());
-        (0..2).for_each(|_| drop(cache.admit(None)));
+        for _ in 0..2 {
+            cache.admit(None);
+        }
         cache.set_state("gru", 0, state(1.0));
         cache.set_state("gru", 1, state(2.0));
         cache.reorder(&[1, 1, 0]);
@@ -512,7 +516,9 @@ mod tests {
             vec![("x".to_string(), Tensor::from_data(TensorData::new(x.to_vec(), shape), &Device::flex()))]
         };
         let first = cache.admit_sources(&[2, 1], memory(&[1.0, 2.0, 3.0, 0.0], 2));
-        first.iter().for_each(|s| drop(cache.admit(Some(*s))));
+        for source in &first {
+            cache.admit(Some(*source));
+        }
         cache.reorder(&[1, 1]); // the first source is done
         let next = cache.admit_sources(&[3], memory(&[7.0, 8.0, 9.0], 3));
         assert_eq!((first, &next[..]), (vec![0, 1], &[0][..]));

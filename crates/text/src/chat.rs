@@ -2,9 +2,9 @@
 //!
 //! A template is a program from a stranger: it runs with fuel, a bound on depth and a bound on what it writes.
 
-use crate::door;
 use crate::special::Said;
 use crate::tokenizer::Tokenizer;
+use crate::validate;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, ErrorKind};
@@ -132,7 +132,7 @@ pub(crate) fn read(dir: &Path, said: &Said) -> Result<Vec<(String, String)>> {
     let file = dir.join("chat_template.jinja");
     if file.is_file() {
         chats.retain(|(name, _)| name != "default");
-        chats.insert(0, ("default".to_string(), door::read_text(&file)?));
+        chats.insert(0, ("default".to_string(), validate::read_text(&file)?));
     }
     Ok(chats)
 }

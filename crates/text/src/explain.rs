@@ -67,7 +67,7 @@ impl Tokenizer {
         let fail = |e: String| Error::new(&self.place, e, "the tokenizer is damaged");
         let model = serde_json::to_value(model).map_err(|e| fail(e.to_string()))?;
         let table = Merges::new(&model);
-        let words = crate::door::guard(&self.place, || {
+        let words = crate::validate::guard(&self.place, || {
             let mut words = engine.get_added_vocabulary().extract_and_normalize(engine.get_normalizer(), text);
             if let Some(pre) = engine.get_pre_tokenizer() {
                 pre.pre_tokenize(&mut words)?;

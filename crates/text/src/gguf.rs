@@ -3,10 +3,10 @@
 //! GGUF does not say how text is split into words, only the name of a rule (`tokenizer.ggml.pre`); the rules are
 //! llama.cpp's, one row each in [`RULES`].
 
-use crate::recipe::{self, Recipe};
 use crate::special::Said;
 use crate::spm;
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer_json::{self, TokenizerJson};
 use qkv_base::{Error, Result, nearest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -100,7 +100,7 @@ impl GgufVocab {
     /// Builds the tokenizer; `place` (the file) is named in errors.
     pub fn tokenizer(&self, place: &str) -> Result<Tokenizer> {
         self.check(place)?;
-        let recipe = match self.model.as_str() {
+        let json = match self.model.as_str() {
             "gpt2" => self.gpt2(place)?,
             "llama" => self.llama(),
             "bert" => self.bert(place)?,
@@ -110,7 +110,7 @@ impl GgufVocab {
             }
         };
         let chats = self.chat_template.iter().map(|t| ("default".to_string(), t.clone())).collect();
-        let mut tokenizer = Tokenizer::from_parts(place, &recipe.json(), &Said::default(), chats)?;
+        let mut tokenizer = Tokenizer::from_parts(place, &json.into_value(), &Said::default(), chats)?;
         let special = &mut tokenizer.special;
         (special.bos, special.eos) = (self.bos.or(special.bos), self.eos.or(special.eos));
         (special.unk, special.pad) = (self.unk.or(special.unk), self.pad.or(special.pad));
@@ -138,7 +138,7 @@ impl GgufVocab {
         Ok(())
     }
 
-    fn gpt2(&self, place: &str) -> Result<Recipe> {
+    fn gpt2(&self, place: &str) -> Result<TokenizerJson> {
         let pre = self.pre.as_deref().unwrap_or("default");
         let rule = RULES.iter().find(|(names, _, _)| names.contains(&pre));
         let Some((_, patterns, ignore_merges)) = rule else {
@@ -147,23 +147,23 @@ impl GgufVocab {
             let what = format!("the rule of words `{pre}` (tokenizer.ggml.pre) is not known");
             return Err(Error::new(place, what, format!("did you mean `{near}`? known are {}", known.join(", "))));
         };
-        let mut parts: Vec<Value> = patterns.iter().map(|pattern| recipe::split(pattern)).collect();
-        parts.push(recipe::byte_level(self.add_space_prefix.unwrap_or(false), false));
+        let mut parts: Vec<Value> = patterns.iter().map(|pattern| tokenizer_json::split(pattern)).collect();
+        parts.push(tokenizer_json::byte_level(self.add_space_prefix.unwrap_or(false), false));
         let model = json!({"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
                            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
                            "ignore_merges": ignore_merges, "vocab": self.vocab(), "merges": self.merges});
-        Ok(Recipe {
+        Ok(TokenizerJson {
             normalizer: Value::Null,
-            pre_tokenizer: recipe::sequence("pretokenizers", parts),
+            pre_tokenizer: tokenizer_json::sequence("pretokenizers", parts),
             model,
             post_processor: self.around(false, false),
-            decoder: recipe::byte_level(true, true),
+            decoder: tokenizer_json::byte_level(true, true),
             added: self.added(),
         })
     }
 
     /// SentencePiece without its normaliser, which GGUF does not carry: spaces become ▁, one is put before.
-    fn llama(&self) -> Recipe {
+    fn llama(&self) -> TokenizerJson {
         let score = |i: usize| self.scores.get(i).copied().unwrap_or(0.0);
         let normal = |i: usize| self.types.get(i).is_none_or(|kind| *kind == 1);
         let pieces: Vec<(&str, f32, bool)> =
@@ -180,18 +180,18 @@ impl GgufVocab {
             before.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
             after.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
         }
-        Recipe {
-            normalizer: recipe::sequence("normalizers", before),
+        TokenizerJson {
+            normalizer: tokenizer_json::sequence("normalizers", before),
             pre_tokenizer: Value::Null,
             model: spm::bpe_by_score(&pieces, unknown, true),
             post_processor: self.around(true, false),
-            decoder: recipe::sequence("decoders", after),
+            decoder: tokenizer_json::sequence("decoders", after),
             added: self.added(),
         }
     }
 
     /// GGUF marks the beginnings of words by ▁; BERT marks what is inside of them by ##.
-    fn bert(&self, place: &str) -> Result<Recipe> {
+    fn bert(&self, place: &str) -> Result<TokenizerJson> {
         let rename = |token: &String| match token.strip_prefix('▁') {
             Some(begin) => begin.to_string(),
             None if token.starts_with('[') && token.ends_with(']') => token.clone(),
@@ -205,13 +205,13 @@ impl GgufVocab {
         let (cls, sep, unk) = (id("[CLS]")?, id("[SEP]")?, id("[UNK]")?);
         let special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].into_iter().filter_map(|name| id(name).ok());
         let vocab: Map<String, Value> = names.iter().enumerate().map(|(i, n)| (n.clone(), i.into())).collect();
-        Ok(Recipe {
+        Ok(TokenizerJson {
             normalizer: json!({"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
                                "strip_accents": null, "lowercase": true}),
             pre_tokenizer: json!({"type": "BertPreTokenizer"}),
             model: json!({"type": "WordPiece", "unk_token": unk.1, "continuing_subword_prefix": "##",
                           "max_input_chars_per_word": 100, "vocab": vocab}),
-            post_processor: recipe::bert((&cls.1, cls.0), (&sep.1, sep.0)),
+            post_processor: tokenizer_json::bert((&cls.1, cls.0), (&sep.1, sep.0)),
             decoder: json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
             added: special.map(|(i, name)| (i, name, true)).collect(),
         })
@@ -234,7 +234,10 @@ impl GgufVocab {
             let id = id.filter(|_| wanted)?;
             Some((self.tokens.get(id as usize)?.as_str(), id))
         };
-        recipe::around(token(self.bos, self.add_bos.unwrap_or(bos)), token(self.eos, self.add_eos.unwrap_or(eos)))
+        tokenizer_json::around(
+            token(self.bos, self.add_bos.unwrap_or(bos)),
+            token(self.eos, self.add_eos.unwrap_or(eos)),
+        )
     }
 }
 

@@ -1,15 +1,15 @@
-//! Finds out what kind of tokenizer a path holds, and brings it to the one door as a `tokenizer.json`.
+//! Finds out what kind of tokenizer a path holds, and brings it to `validate` as a `tokenizer.json`.
 //!
 //! In a directory, in this order: `tokenizer.json`; Marian's `source.spm` + `target.spm` + `vocab.json`; GPT-2's
 //! `vocab.json` + `merges.txt`; BERT's `vocab.txt`; SentencePiece's `spiece.model` or any `*.model`.
 
 use crate::chat;
-use crate::door;
 use crate::marian::{self, Marian};
-use crate::recipe::{self, Recipe};
 use crate::special::{Said, Special};
 use crate::spm::SpmModel;
 use crate::tokenizer::{Engine, Tokenizer};
+use crate::tokenizer_json::{self, TokenizerJson};
+use crate::validate;
 use qkv_base::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -31,26 +31,28 @@ impl Tokenizer {
             return marian(&dir, &said, chats);
         }
         let json = match name {
-            "vocab.txt" => word_piece(&place, &door::read_text(&file)?, &said)?,
+            "vocab.txt" => word_piece(&place, &validate::read_text(&file)?, &said)?,
             "merges.txt" | "vocab.json" => byte_pairs(&dir, &said)?,
             _ if name.ends_with(".model") || name.ends_with(".spm") => {
-                sentence_piece(&place, &door::read(&file)?, &said)?
+                sentence_piece(&place, &validate::read(&file)?, &said)?
             }
-            _ => door::read_json(&file)?,
+            _ => validate::read_json(&file)?,
         };
         Self::from_parts(&place, &json, &said, chats)
     }
 }
 
+/// The files of a directory that can hold a tokenizer, those that say most first.
+pub const FILES: &[&str] =
+    &["tokenizer.json", "source.spm", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"];
+
 /// The file of a directory that says most.
 fn choose(dir: &Path) -> Result<PathBuf> {
     let has = |name: &str| dir.join(name).is_file();
-    let known = ["tokenizer.json", "source.spm", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"];
-    if let Some(name) = known.into_iter().find(|name| has(name)) {
+    if let Some(name) = FILES.iter().find(|name| has(name)) {
         return Ok(dir.join(name));
     }
-    let entries =
-        std::fs::read_dir(dir).map_err(|e| Error::new(dir.display().to_string(), e.to_string(), "check the path"))?;
+    let entries = std::fs::read_dir(dir).map_err(|e| Error::read(dir.display().to_string(), &e, "check the path"))?;
     let mut models: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     models.retain(|path| path.extension().is_some_and(|e| e == "model"));
     models.sort();
@@ -75,8 +77,8 @@ fn byte_pairs(dir: &Path, said: &Said) -> Result<Value> {
         return Err(Error::new(dir.display().to_string(), what, "save it as tokenizer.json and load that"));
     }
     let path = dir.join("vocab.json");
-    let vocab = marian::ids(&path.display().to_string(), &door::read(&path)?)?;
-    let merges = door::read_text(&dir.join("merges.txt"))?;
+    let vocab = marian::ids(&path.display().to_string(), &validate::read(&path)?)?;
+    let merges = validate::read_text(&dir.join("merges.txt"))?;
     let lines = merges.lines().enumerate().filter(|(i, l)| !(l.is_empty() || *i == 0 && l.starts_with("#version")));
     let merges: Vec<Value> = lines.map(|(_, line)| line.into()).collect();
     let id = |piece: &str| vocab.get(piece).copied();
@@ -95,10 +97,17 @@ fn byte_pairs(dir: &Path, said: &Said) -> Result<Value> {
     let model = json!({"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "",
                        "end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
                        "vocab": vocab, "merges": merges});
-    let byte_level = recipe::byte_level(prefix, true);
-    let decoder = recipe::byte_level(true, true);
-    Ok(Recipe { normalizer: Value::Null, pre_tokenizer: byte_level, model, post_processor: post, decoder, added }
-        .json())
+    let byte_level = tokenizer_json::byte_level(prefix, true);
+    let decoder = tokenizer_json::byte_level(true, true);
+    Ok(TokenizerJson {
+        normalizer: Value::Null,
+        pre_tokenizer: byte_level,
+        model,
+        post_processor: post,
+        decoder,
+        added,
+    }
+    .into_value())
 }
 
 /// BERT's list of pieces, one a line.
@@ -114,7 +123,7 @@ fn word_piece(place: &str, text: &str, said: &Said) -> Result<Value> {
     };
     let [unk, sep, _, cls, _] = names;
     need(unk)?;
-    let post_processor = recipe::bert((cls, need(cls)?), (sep, need(sep)?));
+    let post_processor = tokenizer_json::bert((cls, need(cls)?), (sep, need(sep)?));
     let lower = said.flag("do_lower_case").unwrap_or(true);
     let normalizer = json!({"type": "BertNormalizer", "clean_text": true, "lowercase": lower,
         "handle_chinese_chars": said.flag("tokenize_chinese_chars").unwrap_or(true),
@@ -124,7 +133,7 @@ fn word_piece(place: &str, text: &str, said: &Said) -> Result<Value> {
     let decoder = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
     let pre_tokenizer = json!({"type": "BertPreTokenizer"});
     let added = added(said, &names, id, None)?;
-    Ok(Recipe { normalizer, pre_tokenizer, model, post_processor, decoder, added }.json())
+    Ok(TokenizerJson { normalizer, pre_tokenizer, model, post_processor, decoder, added }.into_value())
 }
 
 /// SentencePiece, with what the family puts around a text and after the vocabulary.
@@ -157,11 +166,13 @@ fn sentence_piece(place: &str, bytes: &[u8], said: &Said) -> Result<Value> {
     };
     let wanted = (said.flag("add_bos_token").unwrap_or(wanted.0), said.flag("add_eos_token").unwrap_or(wanted.1));
     let (bos, eos) = (bos.filter(|_| wanted.0), eos.filter(|_| wanted.1));
-    let mut recipe = spm.recipe();
-    recipe.post_processor =
-        recipe::around(bos.as_ref().map(|(t, i)| (t.as_str(), *i)), eos.as_ref().map(|(t, i)| (t.as_str(), *i)));
-    recipe.added.extend(said.added());
-    Ok(recipe.json())
+    let mut json = spm.to_tokenizer_json();
+    json.post_processor = tokenizer_json::around(
+        bos.as_ref().map(|(t, i)| (t.as_str(), *i)),
+        eos.as_ref().map(|(t, i)| (t.as_str(), *i)),
+    );
+    json.added.extend(said.added());
+    Ok(json.into_value())
 }
 
 /// The tokens to find whole in a text: the customary ones that exist, and what the files beside add.
@@ -176,7 +187,7 @@ fn added(
     let mut added: Vec<(u32, String, bool)> = all.filter_map(|t| Some((id(t)?, t.to_string(), true))).collect();
     added.extend(said.added());
     if let Some(path) = dir.map(|dir| dir.join("added_tokens.json")).filter(|path| path.is_file()) {
-        let extra = marian::all_ids(&path.display().to_string(), &door::read(&path)?)?;
+        let extra = marian::all_ids(&path.display().to_string(), &validate::read(&path)?)?;
         added.extend(extra.into_iter().map(|(piece, id)| (id, piece, false)));
     }
     Ok(added)

@@ -3,9 +3,9 @@
 //! `>>ita<<` at the start chooses the target language and is a piece of its own; `</s>` ends every text; a piece that
 //! the vocabulary lacks is `<unk>`.
 
-use crate::door::{self, guard};
 use crate::spm::SpmModel;
 use crate::tokenizer::Encoding;
+use crate::validate::{self, guard};
 use qkv_base::{Error, Result};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -32,14 +32,14 @@ impl Marian {
         let mut files = Vec::new();
         let mut side = |name: &'static str| -> Result<tokenizers::Tokenizer> {
             let place = dir.join(name).display().to_string();
-            let bytes = door::read(&dir.join(name))?;
-            let recipe = SpmModel::parse(&place, &bytes)?.recipe();
+            let bytes = validate::read(&dir.join(name))?;
+            let json = SpmModel::parse(&place, &bytes)?.to_tokenizer_json();
             files.push((name, bytes));
-            door::open(&place, &recipe.json(), None)
+            validate::open(&place, &json.into_value(), None)
         };
         let (source, target) = (side("source.spm")?, side("target.spm")?);
         let mut table = |name: &'static str| -> Result<HashMap<String, u32>> {
-            let bytes = door::read(&dir.join(name))?;
+            let bytes = validate::read(&dir.join(name))?;
             let ids = ids(&dir.join(name).display().to_string(), &bytes)?;
             files.push((name, bytes));
             Ok(ids)
@@ -143,7 +143,7 @@ pub(crate) fn ids(place: &str, bytes: &[u8]) -> Result<HashMap<String, u32>> {
 
 /// Piece → id, as they are.
 pub(crate) fn all_ids(place: &str, bytes: &[u8]) -> Result<HashMap<String, u32>> {
-    let json = door::parse(place, bytes)?;
+    let json = validate::parse(place, bytes)?;
     let bad = |what: String| Error::new(place, what, "the file maps pieces to ids");
     let map = json.as_object().ok_or_else(|| bad("not an object".into()))?;
     let row = |(piece, id): (&String, &Value)| {

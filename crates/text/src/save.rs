@@ -1,8 +1,8 @@
 //! A tokenizer as the files that Python's transformers loads: `tokenizer.json`, `tokenizer_config.json`,
 //! `special_tokens_map.json`; Marian keeps its own files.
 
-use crate::door::guard;
 use crate::tokenizer::{Engine, Tokenizer};
+use crate::validate::guard;
 use qkv_base::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Tokenizer {
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
         let fail = |path: &Path, e: std::io::Error| {
-            Error::new(path.display().to_string(), e.to_string(), "check that the directory can be written to")
+            Error::write(path.display().to_string(), &e, "check that the directory can be written to")
         };
         std::fs::create_dir_all(dir).map_err(|e| fail(dir, e))?;
         for (name, bytes) in self.files()? {

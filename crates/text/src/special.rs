@@ -3,7 +3,7 @@
 //! Said, in this order, by `tokenizer_config.json`, `special_tokens_map.json`, `config.json`, and at last by the
 //! customary names in the vocabulary.
 
-use crate::door;
+use crate::validate;
 use qkv_base::Result;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -94,7 +94,7 @@ impl Said {
             if !path.is_file() {
                 return Ok(Map::new());
             }
-            match door::read_json(&path)? {
+            match validate::read_json(&path)? {
                 Value::Object(map) => Ok(map),
                 _ => Ok(Map::new()),
             }

@@ -3,8 +3,8 @@
 //! Read by hand, since four messages need no protobuf library; then written as a `tokenizer.json`:
 //! unigram scores stay scores; BPE scores become ranks of merges, best score first.
 
-use crate::recipe::{self, Recipe};
-use crate::{charsmap, door};
+use crate::tokenizer_json::{self, TokenizerJson};
+use crate::{charsmap, validate};
 use qkv_base::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -72,7 +72,7 @@ impl SpmModel {
                 _ => {}
             }
         }
-        if model.pieces.is_empty() || model.pieces.len() > door::MAX_PIECES {
+        if model.pieces.is_empty() || model.pieces.len() > validate::MAX_PIECES {
             return Err(bad(place, format!("{} pieces", model.pieces.len())));
         }
         if !model.charsmap.is_empty() {
@@ -121,10 +121,10 @@ impl SpmModel {
     }
 
     /// As the parts of a `tokenizer.json`; the post-processor is left to the family.
-    pub(crate) fn recipe(&self) -> Recipe {
+    pub(crate) fn to_tokenizer_json(&self) -> TokenizerJson {
         let found = |kind| matches!(kind, PieceKind::Control | PieceKind::UserDefined | PieceKind::Unknown);
         let rows = self.pieces.iter().enumerate().filter(|(_, (_, _, kind))| found(*kind));
-        Recipe {
+        TokenizerJson {
             normalizer: self.normalizer(),
             pre_tokenizer: self.pre_tokenizer(),
             model: self.model(),
@@ -155,7 +155,7 @@ impl SpmModel {
             }
             parts.push(json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"}));
         }
-        recipe::sequence("normalizers", parts)
+        tokenizer_json::sequence("normalizers", parts)
     }
 
     /// Words are cut one by one (and remembered) unless some piece reaches over a space.
@@ -183,7 +183,7 @@ impl SpmModel {
         if self.add_dummy_prefix {
             parts.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
         }
-        recipe::sequence("decoders", parts)
+        tokenizer_json::sequence("decoders", parts)
     }
 
     fn model(&self) -> Value {

@@ -1,8 +1,8 @@
 //! The tokenizer: text → ids with their places in the text, and ids → text.
 
-use crate::door::{self, guard};
 use crate::marian::Marian;
 use crate::special::{Said, Special};
+use crate::validate::{self, guard};
 use qkv_base::{Error, Result};
 use rayon::prelude::*;
 use serde_json::Value;
@@ -108,7 +108,7 @@ impl Tokenizer {
     }
 
     pub(crate) fn from_parts(place: &str, json: &Value, said: &Said, chats: Vec<(String, String)>) -> Result<Self> {
-        let engine = door::open(place, json, said.vocab_size())?;
+        let engine = validate::open(place, json, said.vocab_size())?;
         let size = engine.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
         let unk = json.pointer("/model/unk_token").and_then(Value::as_str).and_then(|u| engine.token_to_id(u));
         let unk = unk.or_else(|| u32::try_from(json.pointer("/model/unk_id")?.as_u64()?).ok());

@@ -5,13 +5,12 @@
 //! `[out, r]`. Where a family keeps queries, keys and values in one matrix (GPT-2), their adapters become one:
 //! A's are stacked, B's stand on a diagonal, and α grows with the rank so that `α/r` stays.
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::Tensor;
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 use qkv_model::count::{self, Parameter};
+use qkv_model::families::LinearLayout;
 use qkv_model::pretrained::{Values, fill};
 use qkv_model::{Pretrained, Transformer};
-use qkv_nn::LoraSize;
+use qkv_nn::{LoraSize, walk};
 use qkv_weights::{Checkpoint, Dtype, Slot, save_safetensors, write_atomically};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,14 +82,14 @@ pub fn save(it: &Pretrained, model: &Transformer, about: &About, dir: &Path) -> 
     let modules: BTreeSet<&str> = slots.iter().filter_map(|s| Some(s.theirs.rsplit_once('.')?.0)).collect();
     let (targets, whole) = (short(&targets, &modules), short(&whole, &modules));
     let all: Vec<_> = tensors.iter().map(|(n, s, v)| qkv_weights::Tensor::values(n.clone(), s.clone(), v)).collect();
-    let fail = |e: std::io::Error| Error::new(dir.display().to_string(), e.to_string(), "is the place writable?");
+    let fail = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the place writable?");
     save_safetensors(dir, &all, Dtype::F32, u64::MAX)?;
     std::fs::rename(dir.join("model.safetensors"), dir.join(FILE)).map_err(fail)?;
     let config = json!({
         "peft_type": "LORA", "base_model_name_or_path": about.base, "r": about.rank, "lora_alpha": about.alpha,
         "lora_dropout": about.dropout, "bias": "none", "target_modules": targets, "rank_pattern": ranks, "alpha_pattern": alphas,
         "modules_to_save": if whole.is_empty() { Value::Null } else { json!(whole) },
-        "fan_in_fan_out": it.sheet.name == "gpt2", "task_type": task_type(it), "inference_mode": true,
+        "fan_in_fan_out": it.sheet.linear == LinearLayout::InOut, "task_type": task_type(it), "inference_mode": true,
         "init_lora_weights": true, "use_rslora": false, "use_dora": false,
     });
     write_atomically(&dir.join(CONFIG), format!("{config:#}\n").as_bytes())?;
@@ -107,13 +106,13 @@ fn short(chosen: &BTreeSet<String>, modules: &BTreeSet<&str>) -> BTreeSet<String
 }
 
 fn task_type(it: &Pretrained) -> Value {
-    use qkv_model::families::Task;
-    match Task::of(&it.spec().head) {
-        Task::Classify => "SEQ_CLS".into(),
-        Task::Tag => "TOKEN_CLS".into(),
-        Task::Answer => "QUESTION_ANS".into(),
-        Task::Language if it.spec().encoder().is_some() => "SEQ_2_SEQ_LM".into(),
-        Task::Language => "CAUSAL_LM".into(),
+    use qkv_model::families::HeadKind;
+    match HeadKind::of(&it.spec().head) {
+        HeadKind::Classify => "SEQ_CLS".into(),
+        HeadKind::Tag => "TOKEN_CLS".into(),
+        HeadKind::Answer => "QUESTION_ANS".into(),
+        HeadKind::Language if it.spec().encoder().is_some() => "SEQ_2_SEQ_LM".into(),
+        HeadKind::Language => "CAUSAL_LM".into(),
         _ => Value::Null,
     }
 }
@@ -152,36 +151,25 @@ fn stacked(slot: &Slot, values: &Values, shapes: &BTreeMap<String, Vec<usize>>) 
 
 /// The paths of the parameters that learn, adapters left out.
 fn learning(model: &Transformer) -> BTreeSet<String> {
-    struct Walk {
-        path: Vec<String>,
-        found: BTreeSet<String>,
-    }
-    impl ModuleVisitor for Walk {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
+    let mut found = BTreeSet::new();
+    walk(model, |p| {
+        if p.learns() && !p.path().contains(".lora.") {
+            found.insert(p.path().to_string());
         }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            if param.val().is_require_grad() {
-                self.found.insert(self.path.join("."));
-            }
-        }
-    }
-    let mut walk = Walk { path: vec![], found: BTreeSet::new() };
-    model.visit(&mut walk);
-    walk.found.into_iter().filter(|p| !p.contains(".lora.")).collect()
+    });
+    found
 }
 
 /// Puts the adapter in `dir` around the layers of a network, and the parameters that learnt whole in their places.
 pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
     let place = dir.join(CONFIG).display().to_string();
     let fail = |what: String, hint: &str| Error::new(&place, what, hint);
-    let bytes = std::fs::read(dir.join(CONFIG)).map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?"))?;
-    let config: Value = serde_json::from_slice(&bytes).map_err(|e| fail(format!("is no JSON: {e}"), "is it whole?"))?;
+    let bytes = std::fs::read(dir.join(CONFIG))
+        .map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?").of_kind(Kind::of_read(&e)))?;
+    let config: Value =
+        serde_json::from_slice(&bytes).map_err(|e| fail(format!("is not JSON: {e}"), "is it whole?"))?;
     if config["peft_type"] != "LORA" || config["use_dora"] == true || config["use_rslora"] == true {
-        return Err(fail("is no plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
+        return Err(fail("is not a plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
     }
     let number =
         |key: &str| config[key].as_f64().filter(|n| *n > 0.0).ok_or_else(|| fail(format!("{key} is missing"), ""));

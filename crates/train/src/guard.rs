@@ -1,26 +1,24 @@
-//! Who looks at a step before it changes the network: a loss or a gradient that is no number, or one that leaps out of
+//! Who looks at a step before it changes the network: a loss or a gradient that is not a number, or one that stands out of
 //! what came before, changes nothing and is told with its reason.
 //!
-//! A leap is measured as in llm.c: `z = (x − mean) / deviation` over the last [`WINDOW`] steps, of the loss and of the
-//! gradient's norm. All values enter the window, also those that leapt, so that a new level is a leap for a while only.
+//! A spike is measured as in llm.c: `z = (x − mean) / deviation` over the last [`WINDOW`] steps, of the loss and of the
+//! gradient's norm. All values enter the window, also those that spiked, so that a new level is a spike for a while only.
 
-use crate::optim::Grads;
-use crate::step::logits;
-use burn::module::{Module, ModuleVisitor, Param};
+use crate::trainable::Trainable;
 use burn::tensor::Tensor;
 use qkv_data::Batch;
-use qkv_model::Transformer;
-use qkv_nn::{Cx, Taps};
+use qkv_nn::{Cx, Taps, walk};
+use qkv_optim::Grads;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// How many steps a leap is measured against.
+/// How many steps a spike is measured against.
 pub const WINDOW: usize = 128;
 
 /// The guard of a run, with what it remembers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Guard {
-    /// the largest z that is no leap; 0: leaps are not looked for
+    /// the largest z that is not a spike; 0: spikes are not looked for
     #[serde(skip)]
     pub most: f64,
     losses: Window,
@@ -28,7 +26,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard against numbers that are none and, with `most` above 0, against leaps.
+    /// A guard against numbers that are none and, with `most` above 0, against spikes.
     pub fn new(most: f64) -> Self {
         Self { most, ..Self::default() }
     }
@@ -41,14 +39,14 @@ impl Guard {
     /// What speaks against a step of this loss and norm, if anything does.
     pub fn objects(&mut self, loss: f32, norm: f32) -> Option<Objection> {
         if !(loss.is_finite() && norm.is_finite()) {
-            return Some(Objection::NoNumber);
+            return Some(Objection::NonFinite);
         }
         if self.most == 0.0 {
             return None;
         }
-        let leaps = [("the loss", self.losses.take(loss)), ("the gradient's norm", self.norms.take(norm))];
-        let leap = leaps.into_iter().filter_map(|(of, z)| Some((of, z?))).find(|(_, z)| *z > self.most)?;
-        Some(Objection::Leap { of: leap.0, z: leap.1 })
+        let spikes = [("the loss", self.losses.take(loss)), ("the gradient's norm", self.norms.take(norm))];
+        let spike = spikes.into_iter().filter_map(|(of, z)| Some((of, z?))).find(|(_, z)| *z > self.most)?;
+        Some(Objection::Spike { of: spike.0, z: spike.1 })
     }
 }
 
@@ -56,9 +54,9 @@ impl Guard {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objection {
     /// the loss or a gradient is not a number, or infinite
-    NoNumber,
+    NonFinite,
     /// it lies far above what came before
-    Leap {
+    Spike {
         /// what does
         of: &'static str,
         /// how far, in standard deviations
@@ -88,21 +86,25 @@ impl Window {
 }
 
 /// Where numbers first cease to be numbers: in the weights, on the way to the loss, or on the way back.
-pub fn first_bad(
-    model: &Transformer,
+pub fn first_bad<N: Trainable>(
+    model: &N,
     grads: &Grads,
     batches: &[Batch],
     mut cx: impl FnMut(usize) -> Cx<'static>,
 ) -> String {
-    let mut weights = Weights { path: vec![], bad: None };
-    model.visit(&mut weights);
-    if let Some(path) = weights.bad {
+    let mut bad = None;
+    walk(model, |p| {
+        if bad.is_none() && has_bad(p.values()) {
+            bad = Some(p.path().to_string());
+        }
+    });
+    if let Some(path) = bad {
         return format!("the weights of {path}");
     }
     let still = model.valid();
     for (i, batch) in batches.iter().enumerate() {
         let mut taps = Taps::new(["hidden", "normed"]);
-        let answer = logits(&still, batch, &mut cx(i).with_taps(&mut taps));
+        let answer = still.forward(batch, &mut cx(i).with_taps(&mut taps));
         let mut places: Vec<(&String, bool)> =
             taps.got().iter().map(|(path, tapped)| (path, has_bad(tapped.flat.clone()))).collect();
         places.sort_by_key(|(path, _)| order(path));
@@ -110,7 +112,7 @@ pub fn first_bad(
             return format!("the output of {}", named(path));
         }
         if answer.is_ok_and(has_bad) {
-            return "the output of head".into();
+            return "the scores".into();
         }
     }
     // Backwards, the gradient that is last on the way forward is the first.
@@ -139,42 +141,21 @@ fn named(path: &str) -> String {
     }
 }
 
-struct Weights {
-    path: Vec<String>,
-    bad: Option<String>,
-}
-
-impl ModuleVisitor for Weights {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if self.bad.is_none() && has_bad(param.val()) {
-            self.bad = Some(self.path.join("."));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_leap_is_one_for_a_while() {
+    fn a_spike_is_one_for_a_while() {
         let mut guard = Guard::new(6.0);
         let calm = |i: usize| 2.0 + 0.1 * ((i % 7) as f32 - 3.0);
         assert!((0..WINDOW + 50).all(|i| guard.objects(calm(i), 1.0).is_none()));
-        let Some(Objection::Leap { of, z }) = guard.objects(9.0, 1.0) else { panic!("no leap") };
+        let Some(Objection::Spike { of, z }) = guard.objects(9.0, 1.0) else { panic!("no spike") };
         assert!(of == "the loss" && z > 30.0, "{of} {z}");
         assert!((0..WINDOW).any(|_| guard.objects(9.0, 1.0).is_none()), "a new level is accepted in the end");
         let mut blind = Guard::new(0.0);
         assert!((0..200).all(|i| blind.objects(calm(i), 1.0).is_none()) && blind.objects(99.0, 99.0).is_none());
-        assert_eq!(blind.objects(f32::NAN, 1.0), Some(Objection::NoNumber));
+        assert_eq!(blind.objects(f32::NAN, 1.0), Some(Objection::NonFinite));
     }
 
     #[test]

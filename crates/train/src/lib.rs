@@ -1,33 +1,18 @@
-//! Learning: from a recipe to a network that was judged.
+//! Learning: one step and its guards.
 //!
-//! recipe → [`Plan`] (corpus, tokenizer, objective, network) → [`Run`] (the loop, its checkpoints, its observers) →
-//! [`Judge`](score::Judge) → a model directory and a report.
+//! A network is known as [`Trainable`]: a forward pass over a batch, and parameters by name. [`step::learn`] runs the
+//! micro-batches of one step forward and backward, clips and updates; [`guard`] speaks against steps that would spoil it;
+//! [`Schedule`] says the rate. What is learnt, from what and for how long is the business of `runs`.
 
 pub mod adapter;
-pub mod average;
-pub mod checkpoint;
-pub mod corpus;
-pub mod export;
+pub mod freeze;
 pub mod guard;
-pub mod home;
-pub mod memory;
-pub mod observe;
-pub mod optim;
-pub mod plan;
-pub mod reach;
-pub mod recipe;
-pub mod run;
 pub mod schedule;
-pub mod score;
-pub mod search;
 pub mod step;
 mod threads;
-pub mod trial;
+pub mod trainable;
 
-pub use optim::{Groups, Optimizer, Rule, Settings};
-pub use plan::Plan;
-pub use reach::{Unreached, refuse_unreached};
-pub use recipe::Recipe;
-pub use run::{Ended, Run};
+pub use qkv_optim::{self as optim, Groups, Optimizer, Rule, Settings, Unreached, reach, refuse_unreached};
 pub use schedule::{Curve, Schedule};
 pub use threads::on_threads;
+pub use trainable::Trainable;

@@ -3,20 +3,17 @@
 //! `loss = Σ wᵢ·ℓᵢ / Σ wᵢ` over all micro-batches of the step, so that a batch cut into parts teaches what it would whole.
 
 use crate::guard::{self, Guard, Objection};
-use crate::optim::{Grads, Optimizer};
-use crate::reach::refuse_unreached;
-use burn::module::Module;
-use burn::tensor::{Device, Tensor, TensorData};
+use crate::trainable::Trainable;
+use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
 use qkv_data::Batch;
-use qkv_data::objective::Aim;
-use qkv_kernels::{CrossEntropy, Ids, Positions, Reduce, cross_entropy};
-use qkv_model::{CausalLm, Encoder, Seq2Seq, Tokens, Transformer};
+use qkv_kernels::{CrossEntropy, Reduce, cross_entropies};
 use qkv_nn::Cx;
+use qkv_optim::{Grads, Optimizer, refuse_unreached};
 
 /// What one step is asked to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
+pub struct StepParams {
     /// names the dropout, together with the step
     pub seed: u64,
     /// which step, from 1
@@ -31,9 +28,11 @@ pub struct Ask {
 
 /// What one step did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
-    /// the loss before the update
+pub struct StepOutcome {
+    /// the cross-entropy of the targets before the update: what a validation measures, too
     pub loss: f32,
+    /// what was minimised: the same, with label smoothing in it
+    pub objective: f32,
     /// the norm of all gradients before clipping
     pub norm: f32,
     /// tokens that were read, padding not counted
@@ -46,12 +45,12 @@ pub struct Done {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Skipped {
     /// something is not a number, or infinite
-    NoNumber {
+    NonFinite {
         /// where that was so first
         first: String,
     },
-    /// something leapt
-    Leap {
+    /// something spiked
+    Spike {
         /// what, and how far
         what: String,
         /// the parameter with the largest gradient
@@ -60,27 +59,28 @@ pub enum Skipped {
 }
 
 /// Learns from the micro-batches of one step. What the guard speaks against changes nothing and is reported.
-pub fn learn(
-    model: Transformer,
+pub fn learn<N: Trainable>(
+    model: N,
     optimizer: &mut Optimizer,
     batches: &[Batch],
-    ask: Ask,
+    params: StepParams,
     guard: &mut Guard,
-) -> Result<(Transformer, Done)> {
+) -> Result<(N, StepOutcome)> {
     let over: f64 = batches.iter().flat_map(|b| &b.weights).map(|w| *w as f64).sum();
     if over == 0.0 {
         let hint = "the examples are empty or longer than the model reads; look at `qkv data check`";
-        return Err(Error::new(format!("step {}", ask.step), "no target counts", hint));
+        return Err(Error::new(format!("step {}", params.step), "no target counts", hint));
     }
-    let (mut loss, mut grads) = (0.0, None);
+    let (mut loss, mut objective, mut grads) = (0.0, 0.0, None);
     // Each micro-batch has a dropout of its own.
-    let cx = |i: usize| Cx::train(ask.seed, ask.step * batches.len() as u64 + i as u64);
+    let cx = |i: usize| Cx::train(params.seed, params.step * batches.len() as u64 + i as u64);
     for (i, batch) in batches.iter().enumerate() {
-        let mut cx = cx(i).recomputing(ask.recompute);
-        let part = loss_of(&model, batch, ask.smoothing, Reduce::Over(over as f32), &mut cx)?;
-        loss += part.clone().into_scalar::<f32>();
-        let more = part.backward();
-        if ask.step == 1 && i == 0 {
+        let mut cx = cx(i).recomputing(params.recompute);
+        let part = loss_of(&model, batch, params.smoothing, Reduce::Over(over as f32), &mut cx)?;
+        loss += part.plain.into_scalar::<f32>();
+        objective += part.objective.clone().into_scalar::<f32>();
+        let more = part.objective.backward();
+        if params.step == 1 && i == 0 {
             refuse_unreached(&model, &more).map_err(|e| Error::new("gradients", e.to_string(), e.hint()))?;
         }
         grads = Some(match grads {
@@ -93,33 +93,42 @@ pub fn learn(
     };
     let norm = grads.norm(&model);
     let tokens = batches.iter().map(|b| b.lengths.iter().chain(&b.memory_lengths).sum::<usize>()).sum();
-    let skipped = guard.objects(loss, norm).map(|objection| match objection {
-        Objection::NoNumber => Skipped::NoNumber { first: guard::first_bad(&model, &grads, batches, cx) },
-        Objection::Leap { of, z } => Skipped::Leap {
+    let skipped = guard.objects(objective, norm).map(|objection| match objection {
+        Objection::NonFinite => Skipped::NonFinite { first: guard::first_bad(&model, &grads, batches, cx) },
+        Objection::Spike { of, z } => Skipped::Spike {
             what: format!("{of} lies {z:.1} deviations above the last {} steps", guard::WINDOW),
             largest: grads.largest(&model).unwrap_or_default(),
         },
     });
-    let model = if skipped.is_none() { optimizer.update(model, grads, ask.rate, norm) } else { model };
-    Ok((model, Done { loss, norm, tokens, skipped }))
+    let model = if skipped.is_none() { optimizer.update(model, grads, params.rate, norm) } else { model };
+    Ok((model, StepOutcome { loss, objective, norm, tokens, skipped }))
 }
 
-/// The loss of a batch as a tensor of one element.
-pub fn loss_of(model: &Transformer, batch: &Batch, smoothing: f32, reduce: Reduce, cx: &mut Cx) -> Result<Tensor<1>> {
-    let logits = logits(model, batch, cx)?;
+/// The loss of a batch, twice, each a tensor of one element.
+pub struct Loss {
+    /// what is minimised
+    pub objective: Tensor<1>,
+    /// the same without smoothing, outside of the graph: what can be compared with a validation
+    pub plain: Tensor<1>,
+}
+
+/// The loss of a batch.
+pub fn loss_of<N: Trainable>(model: &N, batch: &Batch, smoothing: f32, reduce: Reduce, cx: &mut Cx) -> Result<Loss> {
+    let scores = model.forward(batch, cx)?;
     let (targets, weights) = (batch.targets.clone().into(), Some(batch.weights.clone().into()));
-    Ok(cross_entropy(logits, &CrossEntropy { targets, weights, smoothing, reduce }))
+    let (objective, plain) = cross_entropies(scores, &CrossEntropy { targets, weights, smoothing, reduce });
+    Ok(Loss { objective, plain })
 }
 
 /// The mean loss of batches, each target counted once, without dropout or smoothing; and how many targets there were.
-pub fn mean_loss(model: &Transformer, batches: impl IntoIterator<Item = Result<Batch>>) -> Result<(f64, u64)> {
+pub fn mean_loss<N: Trainable>(model: &N, batches: impl IntoIterator<Item = Result<Batch>>) -> Result<(f64, u64)> {
     let model = model.valid();
     let (mut sum, mut over) = (0.0, 0.0);
     for batch in batches {
         let batch = batch?;
         let weights: f64 = batch.weights.iter().map(|w| *w as f64).sum();
         if weights > 0.0 {
-            let mean = loss_of(&model, &batch, 0.0, Reduce::Mean, &mut Cx::eval())?.into_scalar::<f32>();
+            let mean = loss_of(&model, &batch, 0.0, Reduce::Mean, &mut Cx::eval())?.plain.into_scalar::<f32>();
             (sum, over) = (sum + mean as f64 * weights, over + weights);
         }
     }
@@ -130,61 +139,15 @@ pub fn mean_loss(model: &Transformer, batches: impl IntoIterator<Item = Result<B
 }
 
 /// A row of scores for each target of the batch, `[N, V]`.
-pub fn logits(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<2>> {
-    let answer = if !batch.pixels.is_empty() {
-        model.answer_image(pixels(model, batch), cx)?
-    } else if batch.memory_length > 0 {
-        let memory =
-            model.encode(&padded(&batch.memory, batch.rows, &batch.memory_lengths, batch.memory_mask()), cx)?;
-        // Padding stands after the text and is no target: a writer never sees it.
-        model.decode(&Tokens::new(Ids::new(batch.ids.clone(), batch.rows)), &memory, cx)?
-    } else if model.decoder.is_some() {
-        write(model, batch, cx)?
-    } else {
-        let mut tokens = padded(&batch.ids, batch.rows, &batch.lengths, batch.mask());
-        if !batch.kinds.is_empty() {
-            tokens = tokens.with_kinds(Ids::new(batch.kinds.clone(), batch.rows));
-        }
-        model.answer(&tokens, cx)?
-    };
-    let answer = if batch.aim == Aim::Span { answer.swap_dims(1, 2) } else { answer }; // [B,T,2] → [B,2,T]
-    let [b, n, v] = answer.dims();
-    Ok(answer.reshape([b * n, v]))
-}
-
-/// A decoder alone: packed documents do not see each other, a prefix is seen both ways.
-fn write(model: &Transformer, batch: &Batch, cx: &mut Cx) -> Result<Tensor<3>> {
-    let mut tokens = Tokens::new(Ids::new(batch.ids.clone(), batch.rows));
-    if batch.prefixes.iter().any(|n| *n > 0) {
-        tokens = tokens.with_prefix(batch.prefixes.clone());
-    }
-    if batch.documents.is_empty() {
-        return model.logits(&tokens, cx);
-    }
-    let before =
-        std::mem::replace(&mut cx.positions, Positions::Each(batch.positions.iter().map(|p| *p as usize).collect()));
-    let logits = model.logits(&tokens.with_documents(batch.documents.clone()), cx);
-    cx.positions = before;
-    logits
-}
-
-/// Tokens with their padding, where there is any.
-fn padded(ids: &[u32], rows: usize, lengths: &[usize], mask: Vec<bool>) -> Tokens {
-    let tokens = Tokens::new(Ids::new(ids.to_vec(), rows));
-    let width = ids.len() / rows.max(1);
-    if lengths.iter().all(|n| *n == width) { tokens } else { tokens.with_padding(mask) }
-}
-
-fn pixels(model: &Transformer, batch: &Batch) -> Tensor<4> {
-    let [c, h, w] = batch.picture;
-    let device = model.devices().first().cloned().unwrap_or_else(Device::flex);
-    Tensor::from_data(TensorData::new(batch.pixels.clone(), [batch.rows, c, h, w]), &device)
+pub fn logits<N: Trainable>(model: &N, batch: &Batch, cx: &mut Cx) -> Result<Tensor<2>> {
+    model.forward(batch, cx)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use qkv_model::presets;
+    use burn::tensor::Device;
+    use qkv_model::{Transformer, presets};
 
     fn parts() -> (Transformer, Batch) {
         let spec = presets::find("tiny-decoder").unwrap().spec();
@@ -195,17 +158,17 @@ mod tests {
         (model, batch)
     }
 
-    const ASK: Ask = Ask { seed: 1, step: 1, rate: 1e-3, smoothing: 0.0, recompute: false };
+    const PARAMS: StepParams = StepParams { seed: 1, step: 1, rate: 1e-3, smoothing: 0.0, recompute: false };
 
     #[test]
     fn a_batch_without_targets_is_an_error_and_no_division_by_zero() {
         let (model, batch) = parts();
         let batch = Batch { weights: vec![0.0; 4], targets: vec![-100; 4], ..batch };
-        let error = learn(model, &mut Optimizer::default(), &[batch], ASK, &mut Guard::default()).unwrap_err();
+        let error = learn(model, &mut Optimizer::default(), &[batch], PARAMS, &mut Guard::default()).unwrap_err();
         assert_eq!(error.to_string(), "step 1: no target counts");
     }
 
-    /// A weight that is no number is named; nothing is updated.
+    /// A weight that is not a number is named; nothing is updated.
     #[test]
     fn the_first_bad_place_is_named_and_nothing_changes() {
         use qkv_model::pretrained::{Values, fill};
@@ -218,36 +181,51 @@ mod tests {
         let say = |model: Transformer| {
             let mut optimizer = Optimizer::default();
             let (after, done) =
-                learn(model.clone(), &mut optimizer, std::slice::from_ref(&batch), ASK, &mut Guard::default()).unwrap();
+                learn(model.clone(), &mut optimizer, std::slice::from_ref(&batch), PARAMS, &mut Guard::default())
+                    .unwrap();
             assert_eq!(optimizer.steps(), 0);
             let read = |m: &Transformer| Values::of(m).read("decoder.layers.0.ffn.up.weight");
             assert_eq!(format!("{:?}", read(&after)), format!("{:?}", read(&model)));
             done.skipped
         };
-        let first = |words: &str| Some(Skipped::NoNumber { first: words.into() });
+        let first = |words: &str| Some(Skipped::NonFinite { first: words.into() });
         let path = "decoder.layers.1.ffn.down.weight";
         assert_eq!(say(poison(&model, path, f32::NAN)), first(&format!("the weights of {path}")));
         // Large, but numbers: the first product with them is none.
         assert_eq!(say(poison(&model, path, f32::MAX)), first("the output of decoder.layers.1"));
     }
 
+    /// Smoothing changes what is minimised, and not the loss that is told.
     #[test]
-    fn a_leap_is_skipped_and_names_the_largest_gradient() {
+    fn the_loss_is_told_without_smoothing() {
+        let (model, batch) = parts();
+        let run = |smoothing: f32| {
+            let params = StepParams { smoothing, ..PARAMS };
+            let batches = std::slice::from_ref(&batch);
+            learn(model.clone(), &mut Optimizer::default(), batches, params, &mut Guard::default()).unwrap().1
+        };
+        let (plain, smoothed) = (run(0.0), run(0.5));
+        assert_eq!((plain.loss, plain.objective), (smoothed.loss, plain.loss));
+        assert!((smoothed.objective - smoothed.loss).abs() > 1e-3, "{smoothed:?}");
+    }
+
+    #[test]
+    fn a_spike_is_skipped_and_names_the_largest_gradient() {
         let (mut model, batch) = parts();
         let (mut optimizer, mut guard) = (Optimizer::default(), Guard::new(4.0));
-        let mut leap = None;
+        let mut spike = None;
         for step in 1..=crate::guard::WINDOW as u64 + 1 {
             // What it was never shown after 128 times the same.
             let odd = step == crate::guard::WINDOW as u64 + 1;
             let ids = if odd { vec![90, 91, 92, 93] } else { vec![5, 6, 7, 8 + (step % 3) as u32] };
             let batch = Batch { ids, ..batch.clone() };
-            let ask = Ask { step, ..ASK };
-            let (next, done) = learn(model, &mut optimizer, &[batch], ask, &mut guard).unwrap();
+            let params = StepParams { step, ..PARAMS };
+            let (next, done) = learn(model, &mut optimizer, &[batch], params, &mut guard).unwrap();
             model = next;
-            leap = done.skipped;
-            assert!(odd || leap.is_none(), "step {step}: {leap:?}");
+            spike = done.skipped;
+            assert!(odd || spike.is_none(), "step {step}: {spike:?}");
         }
-        let Some(Skipped::Leap { what, largest }) = leap else { panic!("{leap:?}") };
+        let Some(Skipped::Spike { what, largest }) = spike else { panic!("{spike:?}") };
         assert!(what.contains("deviations above the last 128 steps"), "{what}");
         assert!(qkv_model::count::parameters(&model).iter().any(|p| p.path == largest), "{largest}");
         assert_eq!(optimizer.steps(), crate::guard::WINDOW as u32);

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Kind, Result};
 
 /// A file on its way to `path`.
 pub(crate) struct Pending {
@@ -71,7 +71,8 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 pub(crate) fn failed(path: &Path, error: io::Error) -> Error {
     let hint = "check that the directory exists, may be written to and has room";
-    Error::new(path.display().to_string(), format!("cannot be written: {error}"), hint)
+    let said = Error::new(path.display().to_string(), format!("cannot be written: {error}"), hint);
+    said.of_kind(Kind::of_write(&error))
 }
 
 #[cfg(test)]

@@ -226,8 +226,8 @@ fn find(dir: &Path) -> Result<PathBuf> {
         return Ok(path);
     }
     let place = dir.display().to_string();
-    let listing = std::fs::read_dir(dir)
-        .map_err(|error| Error::new(&place, error.to_string(), "check the path and its permissions"))?;
+    let listing =
+        std::fs::read_dir(dir).map_err(|error| Error::read(&place, &error, "check the path and its permissions"))?;
     let mut found: Vec<PathBuf> = listing.filter_map(|item| Some(item.ok()?.path())).collect();
     found.retain(|path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")) && path.is_file());
     found.sort();
@@ -271,7 +271,7 @@ fn unknown(path: &Path, bytes: &[u8]) -> Error {
         ("is empty".to_owned(), crate::cursor::DAMAGED)
     } else {
         let first = &bytes[..bytes.len().min(8)];
-        let what = format!("is no file of weights: it begins with {:?}", String::from_utf8_lossy(first));
+        let what = format!("is not a file of weights: it begins with {:?}", String::from_utf8_lossy(first));
         (what, "safetensors, pytorch_model.bin, GGUF and their indices can be read")
     };
     Error::new(path.display().to_string(), what, hint)

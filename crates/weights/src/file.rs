@@ -47,7 +47,7 @@ pub struct SourceFile {
 /// Opens a regular file; anything else (a pipe, a device) could block or never end.
 pub(crate) fn open(path: &Path) -> Result<(SourceFile, Bytes)> {
     let place = || path.display().to_string();
-    let fail = |error: std::io::Error| Error::new(place(), error.to_string(), "check the path and its permissions");
+    let fail = |error: std::io::Error| Error::read(place(), &error, "check the path and its permissions");
     let kind = std::fs::metadata(path).map_err(fail)?;
     if !kind.is_file() {
         return Err(Error::new(place(), "is not a regular file", "give a file or a directory that holds weights"));

@@ -1,4 +1,4 @@
-//! Weights that are no numbers: how many, and where the first one is.
+//! Weights that are not numbers: how many, and where the first one is.
 
 use std::fmt;
 

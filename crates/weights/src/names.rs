@@ -52,6 +52,8 @@ pub enum Layout {
         /// how many heads the rows belong to
         heads: usize,
     },
+    /// each number one larger: a gain that is counted from one here and from nothing there
+    OneMore,
 }
 
 /// One module (or one parameter), here and there.
@@ -262,7 +264,7 @@ impl Slot {
         let mut shape = self.ours[0].1.shape.clone();
         shape[0] = self.ours.iter().map(|(_, p)| p.shape[0]).sum();
         self.shape = match &self.layout {
-            Layout::Same | Layout::Pairs { .. } => shape,
+            Layout::Same | Layout::Pairs { .. } | Layout::OneMore => shape,
             Layout::Transposed => shape.into_iter().rev().collect(),
             Layout::Shaped(axes) => axes.clone(),
         };
@@ -290,6 +292,7 @@ impl Slot {
             Layout::Same | Layout::Shaped(_) => std::borrow::Cow::Borrowed(theirs),
             Layout::Transposed => transpose(theirs, columns, rows).into(),
             Layout::Pairs { heads } => pairs(theirs, rows, columns, heads, Way::In).into(),
+            Layout::OneMore => theirs.iter().map(|x| x - 1.0).collect::<Vec<f32>>().into(),
         };
         let mut rest = ours.as_ref();
         let mut take = |n: usize| {
@@ -308,6 +311,7 @@ impl Slot {
             Layout::Same | Layout::Shaped(_) => stacked,
             Layout::Transposed => transpose(&stacked, rows, columns),
             Layout::Pairs { heads } => pairs(&stacked, rows, columns, heads, Way::Out),
+            Layout::OneMore => stacked.iter().map(|x| x + 1.0).collect(),
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) fn read(index: SourceFile, bytes: &[u8]) -> Result<(Vec<SourceFile>, 
     let fail = |what: String, hint: &str| Error::new(&place, what, hint);
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let parsed: Index = serde_json::from_slice(text)
-        .map_err(|error| fail(format!("is no index of shards: {error}"), crate::cursor::DAMAGED))?;
+        .map_err(|error| fail(format!("is not an index of shards: {error}"), crate::cursor::DAMAGED))?;
     let map = parsed.weight_map;
     if let Some(name) = map.twice() {
         return Err(fail(format!("tensor `{name}` comes twice"), "write the weights again"));
@@ -58,7 +58,7 @@ fn in_order(map: &Pairs<String>) -> Vec<&str> {
 
 fn open(index: &Path, place: &str, shard: &str) -> Result<(SourceFile, Parsed)> {
     if shard.is_empty() || shard == "." || shard == ".." || shard.contains(['/', '\\', ':', '\0']) {
-        let what = format!("names the shard `{}`, which is no plain file name", shard.escape_debug());
+        let what = format!("names the shard `{}`, which is not a plain file name", shard.escape_debug());
         return Err(Error::new(place, what, "shards must lie beside their index"));
     }
     let path = index.with_file_name(shard);

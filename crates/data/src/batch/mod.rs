@@ -33,7 +33,7 @@ pub struct Batch {
     /// what the (only or right-hand) stack reads, `[B, T]`
     pub ids: Vec<u32>,
     /// kinds `[B, T]`; empty where the family has none
-    pub kinds: Vec<u32>,
+    pub token_types: Vec<u32>,
     /// how many tokens of each row are real, `[B]`
     pub lengths: Vec<usize>,
     /// where the padding of the input stands; memory is always padded on the right
@@ -88,7 +88,7 @@ impl Batch {
         for sample in samples {
             if !alike(first, sample) {
                 let hint = "samples of one batch must come from one objective and pictures have one size";
-                return Err(Error::new("batch", "rows of different kinds", hint));
+                return Err(Error::new("batch", "rows of different token_types", hint));
             }
             batch.push(sample, pad, packed);
         }
@@ -98,8 +98,8 @@ impl Batch {
     fn push(&mut self, sample: &Sample, pad: u32, packed: bool) {
         let (n, length, side) = (sample.input.len(), self.length, self.side);
         fill(&mut self.ids, &sample.input, length, pad, side);
-        if !sample.kinds.is_empty() {
-            fill(&mut self.kinds, &sample.kinds, length, 0, side);
+        if !sample.token_types.is_empty() {
+            fill(&mut self.token_types, &sample.token_types, length, 0, side);
         }
         if sample.positions.is_empty() {
             let positions: Vec<u32> = (0..n as u32).collect();
@@ -188,7 +188,7 @@ fn mask(lengths: &[usize], width: usize, side: Side) -> Vec<bool> {
 fn alike(a: &Sample, b: &Sample) -> bool {
     a.aim == b.aim
         && a.memory.is_some() == b.memory.is_some()
-        && a.kinds.is_empty() == b.kinds.is_empty()
+        && a.token_types.is_empty() == b.token_types.is_empty()
         && a.picture == b.picture
         && (b.aim != Aim::Tokens || b.target.len() == b.input.len())
 }
@@ -202,7 +202,7 @@ fn join(samples: &[Sample]) -> Result<Sample> {
             return Err(Error::new("packing", "these samples cannot share a row", hint));
         }
         row.input.extend(&sample.input);
-        row.kinds.extend(&sample.kinds);
+        row.token_types.extend(&sample.token_types);
         row.target.extend(&sample.target);
         row.weight.extend(&sample.weight);
         row.documents.extend(std::iter::repeat_n(i as u32 + 1, sample.input.len()));

@@ -5,8 +5,8 @@
 //! split has family names that training never shows: they are built from syllables, and some are kept.
 
 use super::draw::Draw;
-use super::example::Example;
 use super::world::{FIRST, LAST, TOWNS};
+use crate::Example;
 
 /// The tags.
 pub(super) const TAGS: [&str; 9] = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-DATE", "I-DATE"];
@@ -87,7 +87,7 @@ struct Tagged {
 }
 
 impl Tagged {
-    /// A word that is no name; a sentence starts with a capital.
+    /// A word that is not a name; a sentence starts with a capital.
     fn plain(&mut self, word: &str) {
         let mut letters = word.chars();
         let word = match letters.next() {

@@ -9,8 +9,8 @@
 //! fact; and where two people have a fact of the kind, one has to find the person of the question.
 
 use super::draw::Draw;
-use super::example::Example;
 use super::world::{FIRST, TOWNS};
+use crate::Example;
 
 /// A kind of fact: how it is told of a name or pronoun, how it is asked, and what can fill it.
 struct Kind {

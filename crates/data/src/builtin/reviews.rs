@@ -5,7 +5,7 @@
 //! of both kinds thus stand under both labels, and counting words is not enough.
 
 use super::draw::Draw;
-use super::example::Example;
+use crate::Example;
 
 /// The labels.
 pub(super) const LABELS: [&str; 2] = ["negative", "positive"];

@@ -4,7 +4,7 @@
 //! compositional split shows more.
 
 use super::draw::Draw;
-use super::example::Example;
+use crate::Example;
 
 /// The most letters that training shows.
 const LONGEST: usize = 16;

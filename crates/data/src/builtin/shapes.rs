@@ -5,7 +5,7 @@
 //! combinations of a shape with a size and with light on dark or dark on light.
 
 use super::draw::Draw;
-use super::example::Example;
+use crate::Example;
 use std::f32::consts::TAU;
 
 /// The shapes, in the order of their labels.

@@ -4,8 +4,8 @@
 //! in that place. A language model has to carry these along to go on well.
 
 use super::draw::Draw;
-use super::example::Example;
 use super::world::FIRST;
+use crate::Example;
 
 /// A person in a story, with the words that take them up.
 #[derive(Clone, Copy)]

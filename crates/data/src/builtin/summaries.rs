@@ -4,8 +4,8 @@
 //! asides that do not matter; the summary says what, where, when and the outcome, and nothing else.
 
 use super::draw::Draw;
-use super::example::Example;
 use super::world::{FIRST, LAST, TOWNS};
+use crate::Example;
 
 /// A kind of event: what it is, what the report says, and what comes of it in one of two ways.
 struct Event {

@@ -4,7 +4,7 @@
 //! that sound alike. Only small letters of ASCII words are touched; a slip never makes the sentence right by chance.
 
 use super::draw::Draw;
-use super::example::Example;
+use crate::Example;
 
 /// The rows of the keyboard; neighbours are beside each other.
 const ROWS: [&[u8]; 3] = [b"qwertyuiop", b"asdfghjkl", b"zxcvbnm"];

@@ -86,7 +86,7 @@ impl Places {
 impl Seen {
     fn add(&mut self, example: &Example, index: usize, task: Task, against: &Against) -> Result<()> {
         self.rows += 1;
-        if !task.takes(example) {
+        if !crate::takes(task, example) {
             self.wrong.note(index);
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl Seen {
         if task != Task::Image {
             self.lengths.push(longest as u32);
         }
-        if lost > 0 && against.tokenizer.is_some() && !matches!(task, Task::Text | Task::Answer) {
+        if lost > 0 && against.tokenizer.is_some() && !(task.is_of_text_alone() || task == Task::Answer) {
             self.cut.note(index);
             self.tokens_cut += lost;
         }
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn a_translation_may_say_one_thing_in_two_ways() {
         let rows = vec![Example::pair("a b", "x"), Example::pair("a b", "y"), Example::pair("a b", "x")];
-        let report = check(&rows, Task::Pair, Against::default()).unwrap();
+        let report = check(&rows, Task::Translate, Against::default()).unwrap();
         assert_eq!((report.duplicates, report.conflicts), (1, 0));
     }
 
@@ -398,7 +398,7 @@ mod tests {
         let words = Words::of(["a b c"]);
         let rows = vec![Example::pair("a b c a b", "a"), Example::pair("a", "z z"), Example::pair("", "a")];
         let against = Against { tokenizer: Some(&words), max_length: Some(3), ..Against::default() };
-        let report = check(&rows, Task::Pair, against).unwrap();
+        let report = check(&rows, Task::Translate, against).unwrap();
         assert_eq!((report.cut, report.tokens_cut, report.empty), (1, 2, 1));
         assert_eq!(report.unknown, [("z".to_string(), 2)]);
     }
@@ -420,6 +420,6 @@ mod tests {
         let report = check(&rows, Task::Answer, Against::default()).unwrap();
         assert!(!report.can_train());
         let none: Vec<Example> = Vec::new();
-        assert!(!check(&none, Task::Text, Against::default()).unwrap().can_train());
+        assert!(!check(&none, Task::NextToken, Against::default()).unwrap().can_train());
     }
 }

@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn the_picture_fits_sixty_columns() {
         let mut lengths: Vec<u32> = (0..100_000).map(|i| i % 140).collect();
-        let mut report = Report::new(Task::Text, 100_000, 100_000, "words", &mut lengths);
+        let mut report = Report::new(Task::NextToken, 100_000, 100_000, "words", &mut lengths);
         report.labels = vec![("a-label-that-goes-on-and-on".into(), 99_999_999), ("b".into(), 1)];
         let text = report.to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");

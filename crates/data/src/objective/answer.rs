@@ -67,7 +67,7 @@ impl Answer {
         window: std::ops::Range<usize>,
         place: Option<(usize, usize)>,
     ) -> Sample {
-        let (input, kinds) = self.frame.pair(question, &context[window.clone()]);
+        let (input, token_types) = self.frame.pair(question, &context[window.clone()]);
         let before = self.frame.open.len() + question.len() + self.frame.between.len();
         let inside = place.filter(|(first, last)| window.contains(first) && window.contains(last));
         let target = match inside {
@@ -78,7 +78,7 @@ impl Answer {
         for (to, (from, end)) in origin.iter_mut().skip(before).zip(&spans[window]) {
             *to = (*from as u32, *end as u32);
         }
-        Sample { input, kinds, aim: Aim::Span, target, weight: vec![1.0; 2], spans: origin, ..Sample::default() }
+        Sample { input, token_types, aim: Aim::Span, target, weight: vec![1.0; 2], spans: origin, ..Sample::default() }
     }
 }
 

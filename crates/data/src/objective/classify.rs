@@ -90,13 +90,13 @@ impl Classify {
         }
         let Some(second) = second else {
             let lost = cut(&mut first, self.frame.room(self.length, self.frame.single_overhead())?);
-            let kinds = self.frame.single_kinds(first.len());
-            return Ok(Made::one(Sample::class(self.frame.single(&first), kinds, class), lost));
+            let token_types = self.frame.single_token_types(first.len());
+            return Ok(Made::one(Sample::class(self.frame.single(&first), token_types, class), lost));
         };
         let mut second = self.tokenizer.encode(second)?.ids;
         let lost = cut_longest(&mut first, &mut second, self.frame.room(self.length, self.frame.pair_overhead())?);
-        let (ids, kinds) = self.frame.pair(&first, &second);
-        Ok(Made::one(Sample::class(ids, kinds, class), lost))
+        let (ids, token_types) = self.frame.pair(&first, &second);
+        Ok(Made::one(Sample::class(ids, token_types, class), lost))
     }
 }
 

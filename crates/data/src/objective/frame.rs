@@ -2,13 +2,14 @@
 //!
 //! | | one text | two texts | decoder begins with |
 //! |---|---|---|---|
-//! | BERT | `[CLS] a [SEP]` | `[CLS] a [SEP] b [SEP]`, kinds 0 and 1 | |
+//! | BERT | `[CLS] a [SEP]` | `[CLS] a [SEP] b [SEP]`, token types 0 and 1 | |
 //! | RoBERTa | `<s> a </s>` | `<s> a </s></s> b </s>` | |
 //! | T5, Marian | `a </s>` | | `<pad>` |
 //! | BART | `<s> a </s>` | | `</s>` |
 
 use crate::tokenize::{Role, Tokenize, need};
 use crate::{Error, Result};
+use qkv_text::Tokenizer;
 
 /// What stands before, between and after texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,12 +20,31 @@ pub struct Frame {
     pub between: Vec<u32>,
     /// after the last text
     pub close: Vec<u32>,
-    /// does the family tell the first text from the second by kinds?
-    pub kinds: bool,
+    /// does the family tell the first text from the second by token types?
+    pub token_types: bool,
 }
 
 impl Frame {
-    /// `[CLS] a [SEP] b [SEP]` with kinds.
+    /// What a tokenizer itself puts around one text and around two, by its own post-processor; nothing where it has none.
+    /// A checkpoint brings it along, so what is learnt and what is asked are framed alike.
+    pub fn of_tokenizer(tokenizer: &Tokenizer) -> Result<Option<Self>> {
+        let one = tokenizer.encode("a", true)?;
+        let before = one.special_mask.iter().take_while(|special| **special).count();
+        let after = one.special_mask.iter().skip(before).rev().take_while(|special| **special).count();
+        let (open, close) = (one.ids[..before].to_vec(), one.ids[one.len() - after..].to_vec());
+        if open.is_empty() && close.is_empty() {
+            return Ok(None);
+        }
+        // A tokenizer with two vocabularies takes no pairs: then a text's end stands between two.
+        let Ok(two) = tokenizer.encode_pair("a", "a", true) else {
+            return Ok(Some(Self { open, between: close.clone(), close, token_types: false }));
+        };
+        let inner = |i: &usize| two.special_mask[*i] && *i >= before && *i < two.len() - after;
+        let between = (0..two.len()).filter(inner).map(|i| two.ids[i]).collect();
+        Ok(Some(Self { open, between, close, token_types: two.type_ids.iter().any(|kind| *kind != 0) }))
+    }
+
+    /// `[CLS] a [SEP] b [SEP]` with token types.
     ///
     /// ```
     /// use qkv_data::{objective::Frame, tokenize::Words};
@@ -34,14 +54,14 @@ impl Frame {
     /// ```
     pub fn bert(tokenizer: &dyn Tokenize) -> Result<Self> {
         let (cls, sep) = (need(tokenizer, Role::Cls, "BERT")?, need(tokenizer, Role::Sep, "BERT")?);
-        Ok(Self { open: vec![cls], between: vec![sep], close: vec![sep], kinds: true })
+        Ok(Self { open: vec![cls], between: vec![sep], close: vec![sep], token_types: true })
     }
 
-    /// `<s> a </s></s> b </s>` without kinds. RoBERTa calls the same two tokens cls and sep, or bos and eos.
+    /// `<s> a </s></s> b </s>` without token types. RoBERTa calls the same two tokens cls and sep, or bos and eos.
     pub fn roberta(tokenizer: &dyn Tokenize) -> Result<Self> {
         let either = |a, b| tokenizer.role(a).map_or_else(|| need(tokenizer, b, "RoBERTa"), Ok);
         let (bos, eos) = (either(Role::Cls, Role::Bos)?, either(Role::Sep, Role::Eos)?);
-        Ok(Self { open: vec![bos], between: vec![eos, eos], close: vec![eos], kinds: false })
+        Ok(Self { open: vec![bos], between: vec![eos, eos], close: vec![eos], token_types: false })
     }
 
     /// `a </s>`.
@@ -55,17 +75,17 @@ impl Frame {
         [&self.open, text, &self.close].concat()
     }
 
-    /// The kinds of one text in its frame; empty where the family has none.
-    pub fn single_kinds(&self, text: usize) -> Vec<u32> {
-        if self.kinds { vec![0; text + self.single_overhead()] } else { Vec::new() }
+    /// The token types of one text in its frame; empty where the family has none.
+    pub fn single_token_types(&self, text: usize) -> Vec<u32> {
+        if self.token_types { vec![0; text + self.single_overhead()] } else { Vec::new() }
     }
 
-    /// Two texts in their frame, and their kinds.
+    /// Two texts in their frame, and their token types.
     pub fn pair(&self, first: &[u32], second: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let ids = [&self.open, first, &self.between, second, &self.close].concat();
         let left = self.open.len() + first.len() + self.between.len();
-        let kinds = (0..ids.len()).map(|i| u32::from(i >= left)).collect();
-        (ids, if self.kinds { kinds } else { Vec::new() })
+        let token_types = (0..ids.len()).map(|i| u32::from(i >= left)).collect();
+        (ids, if self.token_types { token_types } else { Vec::new() })
     }
 
     /// The tokens around one text.
@@ -108,7 +128,7 @@ impl Seq2Seq {
     /// BART: both texts stand between `<s>` and `</s>`, the decoder begins with `</s>`.
     pub fn bart(tokenizer: &dyn Tokenize) -> Result<Self> {
         let (bos, eos) = (need(tokenizer, Role::Bos, "BART")?, need(tokenizer, Role::Eos, "BART")?);
-        let frame = Frame { open: vec![bos], between: vec![eos, eos], close: vec![eos], kinds: false };
+        let frame = Frame { open: vec![bos], between: vec![eos, eos], close: vec![eos], token_types: false };
         Ok(Self { source: frame.clone(), target: frame, start: eos })
     }
 

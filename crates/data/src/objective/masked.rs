@@ -53,8 +53,8 @@ impl Masked {
             };
         }
         let (open, close) = (vec![IGNORED; self.frame.open.len()], vec![IGNORED; self.frame.close.len()]);
-        let kinds = self.frame.single_kinds(ids.len());
-        Sample { kinds, ..Sample::tokens(self.frame.single(&hidden), [open, target, close].concat()) }
+        let token_types = self.frame.single_token_types(ids.len());
+        Sample { token_types, ..Sample::tokens(self.frame.single(&hidden), [open, target, close].concat()) }
     }
 
     /// The places to be told: units in random order until the share is reached, at least one token. A word that would

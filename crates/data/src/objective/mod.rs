@@ -29,7 +29,7 @@ pub use answer::Answer;
 pub use classify::{Classify, Labels};
 pub use denoise::{Denoise, Noise};
 pub use frame::{Frame, Seq2Seq};
-pub use image::Pictures;
+pub use image::{Normalisation, Pictures};
 pub use masked::Masked;
 pub use next_token::{Borders, NextToken, Packed};
 pub use prefix::{Prefix, Split};
@@ -58,7 +58,7 @@ pub struct Sample {
     /// what the (only or right-hand) stack reads
     pub input: Vec<u32>,
     /// the kind of each token (first text, second text); empty where the family has none
-    pub kinds: Vec<u32>,
+    pub token_types: Vec<u32>,
     /// what the encoder of an encoder-decoder reads
     pub memory: Option<Vec<u32>>,
     /// how to read `target`
@@ -89,8 +89,8 @@ impl Sample {
     }
 
     /// `input` with one class.
-    fn class(input: Vec<u32>, kinds: Vec<u32>, class: u32) -> Self {
-        Self { input, kinds, aim: Aim::Class, target: vec![class.into()], weight: vec![1.0], ..Self::default() }
+    fn class(input: Vec<u32>, token_types: Vec<u32>, class: u32) -> Self {
+        Self { input, token_types, aim: Aim::Class, target: vec![class.into()], weight: vec![1.0], ..Self::default() }
     }
 
     /// The longer of what the two stacks read: what a batch must have room for.

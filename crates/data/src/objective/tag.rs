@@ -34,8 +34,8 @@ impl Tag {
         let told = |i: usize| tags.get(owner[i]).filter(|_| first(i)).map_or(IGNORED, |tag| i64::from(*tag));
         let ignored = |n: usize| vec![IGNORED; n];
         let target = [ignored(self.frame.open.len()), (0..kept).map(told).collect(), ignored(self.frame.close.len())];
-        let kinds = self.frame.single_kinds(kept);
-        let sample = Sample { kinds, ..Sample::tokens(self.frame.single(&pieces.ids[..kept]), target.concat()) };
+        let token_types = self.frame.single_token_types(kept);
+        let sample = Sample { token_types, ..Sample::tokens(self.frame.single(&pieces.ids[..kept]), target.concat()) };
         Ok(Made::one(sample, pieces.ids.len() - kept))
     }
 }
@@ -70,7 +70,7 @@ mod tests {
         // [CLS] Ada Lov ela ce lef t Zür [SEP], and `ich` did not fit
         const I: i64 = IGNORED;
         assert_eq!(sample.target, [I, 1, 2, I, I, 0, I, 3, I]);
-        assert_eq!((cut, sample.input.len(), sample.kinds.len()), (1, 9, 9));
+        assert_eq!((cut, sample.input.len(), sample.token_types.len()), (1, 9, 9));
         let unknown = tag.prepare(&Example::tagged([("Ada", "B-ORG")])).unwrap();
         assert_eq!(unknown, Made::Dropped(Dropped::UnknownLabel));
     }

@@ -19,10 +19,10 @@ pub(crate) enum Cell {
 pub(crate) fn example(task: Task, place: &str, cell: impl Fn(usize) -> Result<Option<Cell>>) -> Result<Example> {
     let text = |i: usize| one_text(task, i, place, cell(i)?);
     Ok(match task {
-        Task::Pair => Example::Pair { source: text(0)?, target: text(1)? },
+        Task::Translate => Example::Pair { source: text(0)?, target: text(1)? },
         Task::Classify => Example::Labelled { text: text(0)?, label: text(1)? },
         Task::ClassifyPair => Example::LabelledPair { first: text(0)?, second: text(1)?, label: text(2)? },
-        Task::Text => Example::Text(text(0)?),
+        Task::NextToken | Task::Masked | Task::SpanCorruption | Task::Denoise => Example::Text(text(0)?),
         Task::Tag => tagged(place, words(cell(0)?), words(cell(1)?))?,
         Task::Answer => {
             let start = cell(3)?.map(|c| number(c, place)).transpose()?;
@@ -33,7 +33,7 @@ pub(crate) fn example(task: Task, place: &str, cell: impl Fn(usize) -> Result<Op
         }
         Task::Image => {
             let hint = "pictures are read from a folder, an IDX file or a table of pixel values";
-            return Err(Error::new(place, "a row of text is no picture", hint));
+            return Err(Error::new(place, "a row of text is not a picture", hint));
         }
     })
 }
@@ -61,7 +61,7 @@ fn one_text(task: Task, i: usize, place: &str, cell: Option<Cell>) -> Result<Str
         Some(Cell::Text(text) | Cell::Answer { text, .. }) => Ok(text),
         Some(Cell::List(list)) => Ok(list.join(" ")),
         None => {
-            let name = task.fields().get(i).map_or("?", |f| f.name);
+            let name = crate::fields(task).get(i).map_or("?", |f| f.name);
             Err(Error::new(place, format!("no `{name}`"), "every row needs it"))
         }
     }

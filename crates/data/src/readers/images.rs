@@ -56,6 +56,16 @@ fn decode(path: &Path, want: Option<Picture>) -> Result<(Picture, Vec<u8>)> {
     Ok((size, pixels(picture, channels)))
 }
 
+/// A picture file, brought to `size`; without a label.
+pub fn read_picture(path: &Path, size: Picture) -> Result<Example> {
+    if ![1, 3].contains(&size.channels) {
+        let what = format!("pictures have 1 or 3 channels, not {}", size.channels);
+        return Err(Error::new(path.display().to_string(), what, "choose a model for grey or colour pictures"));
+    }
+    let (Picture { width, height, channels }, pixels) = decode(path, Some(size))?;
+    Ok(Example::Image { width, height, channels, pixels, label: String::new() })
+}
+
 fn pixels(picture: DynamicImage, channels: usize) -> Vec<u8> {
     match channels {
         1 => picture.into_luma8().into_raw(),
@@ -253,7 +263,7 @@ fn digits(row: &[String], label: LabelColumn, place: &str) -> Result<(String, Ve
     let pixel = |(i, value): (usize, &String)| {
         value.trim().parse::<u8>().map_err(|_| {
             let place = format!("{place}, column {}", i + first);
-            Error::new(place, format!("`{value}` is no pixel value"), "pixel values are whole numbers from 0 to 255")
+            Error::new(place, format!("`{value}` is not a pixel value"), "pixel values are whole numbers from 0 to 255")
         })
     };
     Ok((class.trim().to_string(), values.iter().enumerate().map(pixel).collect::<Result<_>>()?))
@@ -336,7 +346,7 @@ mod tests {
         let path = folder.path().join("digits.csv");
         fs::write(&path, "label,a,b,c,d\n7,0,1,2,255\n3,0,1,2,256\n").unwrap();
         let error = read(&path, Task::Image).unwrap_err();
-        assert!(error.to_string().ends_with("digits.csv:3, column 5: `256` is no pixel value"), "{error}");
+        assert!(error.to_string().ends_with("digits.csv:3, column 5: `256` is not a pixel value"), "{error}");
         let format = Some(Format::Digits { label: LabelColumn::First, size: None });
         let reader = Reader { format, bad_rows: BadRows::Skip, ..Reader::new(Task::Image) };
         let opened = reader.open(&path).unwrap();

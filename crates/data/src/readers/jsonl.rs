@@ -22,14 +22,14 @@ impl Parse for Lines {
             let place = format!("{}, column {}", record.place(file), error.column());
             let what = error.to_string();
             let what = what.split(" at line").next().unwrap_or_default();
-            Error::new(place, format!("no JSON: {what}"), "one whole object a line; or skip bad rows")
+            Error::new(place, format!("not JSON: {what}"), "one whole object a line; or skip bad rows")
         })?;
         let place = record.place(file);
         let Value::Object(object) = value else {
             let hint = r#"write {"text": …} on every line"#;
-            return Err(Error::new(place, "the line is no object", hint));
+            return Err(Error::new(place, "the line is not an object", hint));
         };
-        let wanted = self.task.fields();
+        let wanted = crate::fields(self.task);
         fields::example(self.task, &place, |i| match wanted.get(i) {
             Some(field) => self.cell(&object, field, &place),
             None => Ok(None),
@@ -139,19 +139,19 @@ mod tests {
         let columns = [("source", "translation.en"), ("target", "translation.it")];
         let columns = columns.map(|(f, c)| (f.to_string(), Column::Named(c.into()))).into();
         let record = Record { offset: 0, line: 1, bytes: br#"{"translation": {"en": "house", "it": "casa"}}"#.into() };
-        let got = Lines { task: Task::Pair, columns }.parse(&record, "f").unwrap();
+        let got = Lines { task: Task::Translate, columns }.parse(&record, "f").unwrap();
         assert_eq!(got, Some(Example::pair("house", "casa")));
     }
 
     #[test]
     fn a_bad_line_is_named() {
-        let error = parse(Task::Text, r#"{"text": "a""#).unwrap_err();
-        assert_eq!(error.to_string(), "f.jsonl:3, column 12: no JSON: EOF while parsing an object");
-        let error = parse(Task::Text, r#"{"txet": "a"}"#).unwrap_err();
+        let error = parse(Task::NextToken, r#"{"text": "a""#).unwrap_err();
+        assert_eq!(error.to_string(), "f.jsonl:3, column 12: not JSON: EOF while parsing an object");
+        let error = parse(Task::NextToken, r#"{"txet": "a"}"#).unwrap_err();
         assert_eq!(error.to_string(), "f.jsonl:3: no column `text`; there are: txet");
         assert_eq!(error.hint, "did you mean `txet`? say --column text=txet");
-        assert!(parse(Task::Text, "[1]").is_err() && parse(Task::Text, r#"{"text": null}"#).is_err());
+        assert!(parse(Task::NextToken, "[1]").is_err() && parse(Task::NextToken, r#"{"text": null}"#).is_err());
         let deep = format!("{{\"text\": {}", "[".repeat(100_000));
-        assert!(parse(Task::Text, &deep).is_err(), "a deep line is an error, not a crash");
+        assert!(parse(Task::NextToken, &deep).is_err(), "a deep line is an error, not a crash");
     }
 }

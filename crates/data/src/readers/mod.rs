@@ -9,7 +9,7 @@
 //! let folder = tempfile::tempdir().unwrap();
 //! let path = folder.path().join("pairs.tsv");
 //! std::fs::write(&path, "the house\tla casa\nthe dog\til cane\n").unwrap();
-//! let opened = read(&path, Task::Pair)?;
+//! let opened = read(&path, Task::Translate)?;
 //! assert_eq!(opened.corpus.get(1)?, Example::pair("the dog", "il cane"));
 //! assert_eq!(opened.notes, ["first row taken as data: no header"]);
 //! # Ok::<(), qkv_data::Error>(())
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use images::{LabelColumn, Picture};
+pub use images::{LabelColumn, Picture, read_picture};
 pub use records::LONGEST;
 pub use source::MOST_UNPACKED;
 pub use table::{Header, Quotes};
@@ -193,7 +193,7 @@ impl Reader {
     /// assert_eq!(Reader::new(Task::Classify).column("lable", "2").unwrap_err().hint, "did you mean `label`?");
     /// ```
     pub fn column(mut self, field: &str, column: &str) -> Result<Self> {
-        let names = self.task.fields().iter().map(|f| f.name);
+        let names = crate::fields(self.task).iter().map(|f| f.name);
         if !names.clone().any(|name| name == field) {
             let nearest = qkv_base::nearest(field, names).unwrap_or_default();
             let what = format!("the task {} has no field `{field}`", self.task.name());
@@ -215,9 +215,11 @@ impl Reader {
             Format::Csv => table::open(self, &path, b',', self.quotes.unwrap_or(Quotes::Full)),
             Format::Tsv => table::open(self, &path, b'\t', self.quotes.unwrap_or(Quotes::SameLine)),
             Format::JsonLines => jsonl::open(self, &path),
-            Format::Text(documents) => self.only(Task::Text, &path)?.text(&path, documents),
+            Format::Text(documents) => {
+                self.only(Task::NextToken, &path).and_then(|_| text::open(self, &path, documents))
+            }
             Format::Parallel { target } => {
-                self.only(Task::Pair, &path).and_then(|_| text::open_parallel(&path, &target))
+                self.only(Task::Translate, &path).and_then(|_| text::open_parallel(&path, &target))
             }
             Format::Conll => self.only(Task::Tag, &path).and_then(|_| text::open_conll(self, &path)),
             Format::Squad => self.only(Task::Answer, &path).and_then(|_| squad::open(self, &path)),
@@ -231,13 +233,9 @@ impl Reader {
         }
     }
 
-    fn text(&self, path: &Path, documents: Documents) -> Result<Opened> {
-        text::open(self, path, documents)
-    }
-
     /// Some formats hold the examples of one task only.
     fn only(&self, task: Task, path: &Path) -> Result<&Self> {
-        if self.task == task {
+        if self.task == task || (task == Task::NextToken && self.task.is_of_text_alone()) {
             return Ok(self);
         }
         let what = format!("a file of this format is for the task {}, not {}", task.name(), self.task.name());
@@ -250,20 +248,20 @@ fn guess(path: &Path, task: Task) -> Result<(PathBuf, Format)> {
     let name = path.to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let extension = name.rsplit(['/', '\\']).next().and_then(|file| file.rsplit_once('.')).map_or("", |(_, ext)| ext);
-    if let (Task::Pair, Some((source, target))) = (task, path.to_string_lossy().split_once(',')) {
+    if let (Task::Translate, Some((source, target))) = (task, path.to_string_lossy().split_once(',')) {
         return Ok((source.into(), Format::Parallel { target: target.into() }));
     }
     let format = match (task, extension) {
         (Task::Image, "csv") => Format::Digits { label: label_column(path)?, size: None },
         (Task::Image, _) if path.is_dir() => Format::Folder(None),
         (Task::Image, _) if name.contains("idx") => Format::Idx { labels: None },
-        (Task::Text, _) if path.is_dir() => Format::Text(Documents::Files),
+        (task, _) if task.is_of_text_alone() && path.is_dir() => Format::Text(Documents::Files),
         (_, "csv") => Format::Csv,
         (_, "tsv" | "tab") => Format::Tsv,
         (_, "jsonl" | "ndjson") => Format::JsonLines,
         (Task::Answer, "json") => Format::Squad,
         (Task::Tag, _) => Format::Conll,
-        (Task::Text, _) => Format::Text(Documents::Paragraphs),
+        (task, _) if task.is_of_text_alone() => Format::Text(Documents::Paragraphs),
         _ => {
             let what = format!("the name does not say how the file is written (for the task {})", task.name());
             let hint = "say the format: csv, tsv, jsonl, …; two parallel files are named train.de,train.en";
@@ -280,7 +278,7 @@ fn label_column(path: &Path) -> Result<LabelColumn> {
     let first = records.next()?.ok_or_else(|| nothing(&file))?;
     let columns = table::split(first.text(&file)?, b',', Quotes::SameLine);
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    match Task::Image.fields().first().and_then(|label| fields::find(label, &columns)) {
+    match crate::fields(Task::Image).first().and_then(|label| fields::find(label, &columns)) {
         Some(0) => Ok(LabelColumn::First),
         Some(i) if i + 1 == columns.len() => Ok(LabelColumn::Last),
         _ => {

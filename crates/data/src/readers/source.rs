@@ -5,6 +5,7 @@
 
 use crate::{Error, Result};
 use flate2::read::MultiGzDecoder;
+use qkv_base::Kind;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -110,7 +111,7 @@ pub(crate) fn unreadable(name: &str, error: &io::Error) -> Error {
         io::ErrorKind::NotFound => "no such file".to_string(),
         _ => format!("cannot be read: {error}"),
     };
-    Error::new(name, what, hint)
+    Error::new(name, what, hint).of_kind(Kind::of_read(error))
 }
 
 fn first_bytes(file: &mut File, name: &str) -> Result<Vec<u8>> {

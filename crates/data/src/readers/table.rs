@@ -151,7 +151,7 @@ fn is_header(reader: &Reader, columns: &[String]) -> bool {
         Header::Yes => true,
         Header::No => false,
         Header::Detect if reader.columns.values().any(|c| matches!(c, Column::Named(_))) => true,
-        Header::Detect => reader.task.fields().iter().any(|field| fields::find(field, &columns).is_some()),
+        Header::Detect => crate::fields(reader.task).iter().any(|field| fields::find(field, &columns).is_some()),
     }
 }
 
@@ -172,7 +172,7 @@ fn pick(
     notes: &mut Vec<String>,
 ) -> Result<Vec<Option<usize>>> {
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let wanted = reader.task.fields();
+    let wanted = crate::fields(reader.task);
     // A header of other names, such as `en, it`, is taken in order, and said so.
     let by_order = !header || (reader.columns.is_empty() && wanted.iter().all(|f| fields::find(f, &names).is_none()));
     if header && by_order {

@@ -190,14 +190,14 @@ mod tests {
         std::fs::write(&path, "\u{feff}one\r\ntwo\r\n\r\nthree\r\n").unwrap();
         std::fs::write(folder.path().join("a.txt"), "zero").unwrap();
         let documents = |documents| {
-            let reader = Reader { format: Some(Format::Text(documents)), ..Reader::new(Task::Text) };
+            let reader = Reader { format: Some(Format::Text(documents)), ..Reader::new(Task::NextToken) };
             all(&reader.open(&path).unwrap())
         };
         let texts = |texts: &[&str]| texts.iter().map(|t| Example::Text(t.to_string())).collect::<Vec<_>>();
         assert_eq!(documents(Documents::Lines), texts(&["one", "two", "three"]));
         assert_eq!(documents(Documents::Paragraphs), texts(&["one\ntwo", "three"]));
         assert_eq!(documents(Documents::Files), texts(&["one\ntwo\n\nthree"]));
-        assert_eq!(all(&read(folder.path(), Task::Text).unwrap()), texts(&["zero", "one\ntwo\n\nthree"]));
+        assert_eq!(all(&read(folder.path(), Task::NextToken).unwrap()), texts(&["zero", "one\ntwo\n\nthree"]));
     }
 
     #[test]
@@ -221,10 +221,10 @@ mod tests {
         std::fs::write(&de, "eins\n\ndrei\n").unwrap();
         std::fs::write(&en, "one\ntwo\nthree").unwrap();
         let both = format!("{},{}", de.display(), en.display());
-        let got = all(&read(&both, Task::Pair).unwrap());
+        let got = all(&read(&both, Task::Translate).unwrap());
         assert_eq!(got, [("eins", "one"), ("", "two"), ("drei", "three")].map(|(a, b)| Example::pair(a, b)));
         std::fs::write(&en, "one\ntwo\n").unwrap();
-        let error = read(&both, Task::Pair).unwrap_err();
+        let error = read(&both, Task::Translate).unwrap_err();
         assert!(error.what.starts_with("3 lines, but") && error.what.ends_with("t.en has 2"), "{error}");
     }
 }

@@ -135,7 +135,10 @@ impl Contrasting {
         vec![]
     }
 
-    pub(crate) fn finish(self) -> Result<Sequence> {
+    pub(crate) fn finish(mut self) -> Result<Sequence> {
+        if let (End::Stopped, Some(text)) = (self.sequence.end, &mut self.text) {
+            text.finish()?;
+        }
         Ok(Sequence { text: self.text.map(|t| t.text().to_string()), ..self.sequence })
     }
 }

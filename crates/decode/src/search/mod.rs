@@ -79,6 +79,31 @@ pub enum SearchTrace {
     Beam(Tree),
 }
 
+impl SearchTrace {
+    /// The trace as a page: JSON for programs, HTML for people, by the ending of the file's name.
+    pub fn page(&self, file: &str) -> Result<String> {
+        if file.ends_with(".json") {
+            return serde_json::to_string(self).map_err(|e| Error::new("trace", e.to_string(), ""));
+        }
+        if file.ends_with(".html") {
+            return Ok(match self {
+                Self::Chain(trace) => trace.html(),
+                Self::Beam(tree) => tree.html(),
+            });
+        }
+        let what = "the name ends neither in .json nor in .html";
+        Err(Error::new(format!("--trace={file}"), what, "name the file trace.html or trace.json"))
+    }
+
+    /// The trace as lines for a terminal.
+    pub fn table(&self) -> String {
+        match self {
+            Self::Chain(trace) => trace.table(),
+            Self::Beam(tree) => tree.table(),
+        }
+    }
+}
+
 /// What a search is shown after a pass.
 pub(crate) struct View<'a> {
     pub(crate) output: &'a PassOutput,
@@ -144,6 +169,7 @@ pub(crate) struct Chosen {
 
 /// A search under way.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // one for each request: a box would save nothing
 pub(crate) enum Machine {
     Sample(sample::Sampling),
     Beam(beam::Beaming),

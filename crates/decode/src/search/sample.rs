@@ -85,7 +85,10 @@ impl Sampling {
     }
 
     pub(crate) fn finish(self) -> Result<(Vec<Sequence>, Option<SearchTrace>)> {
-        let sequences = self.drafts.into_iter().map(|draft| {
+        let sequences = self.drafts.into_iter().map(|mut draft| {
+            if let (End::Stopped, Some(text)) = (draft.sequence.end, &mut draft.text) {
+                text.finish()?; // what was held back comes to nothing else
+            }
             let text = draft.text.map(|t| t.text().to_string());
             Ok(Sequence { text, ..draft.sequence })
         });

@@ -4,8 +4,8 @@
 //! have one order. The gradient of a bias is shared across tasks; it has a walk of its own, by the rows of the bias.
 
 use super::heads::{Heads, deal};
-use super::tile::{Core, QUERIES, soften_back, times};
-use crate::fused::room;
+use super::tile::{Core, QUERIES, cap_slopes, soften_back, times};
+use crate::fused::uninit;
 use crate::product::{Strided, product_on, rowwise};
 use crate::simd;
 use burn::backend::flex::FlexTensor;
@@ -34,6 +34,8 @@ struct Scratch {
     /// `dO·O` of each query
     delta: Vec<f32>,
     factors: Vec<f32>,
+    /// the slope of the soft cap at each score of a row, where there is a cap
+    slopes: Vec<f32>,
     /// dQ of a tile
     dq: Vec<f32>,
 }
@@ -41,7 +43,9 @@ struct Scratch {
 impl Scratch {
     fn new(core: &Core) -> Self {
         let (m, n) = core.largest();
-        Self { p: room(m * n), ds: room(m * n), delta: vec![0.0; m], factors: vec![1.0; n], dq: room(m * core.d) }
+        let slopes = vec![1.0; if core.how.soft_cap.is_some() { n } else { 0 }];
+        let (p, ds) = (uninit(m * n), uninit(m * n));
+        Self { p, ds, delta: vec![0.0; m], factors: vec![1.0; n], slopes, dq: uninit(m * core.d) }
     }
 }
 
@@ -154,7 +158,7 @@ fn queries(
     deltas(from, [b, h], &queries, &mut scratch.delta);
     let mut any = false;
     for keys in core.key_tiles(b, &queries) {
-        weights_and_gradients(core, from, [b, h], &queries, &keys, scratch);
+        weights_and_gradients(core, from, [b, h], &queries, &keys, core.how.soft_cap, scratch);
         let n = keys.len();
         let (p, ds, dq) = (&scratch.p[..m * n], &scratch.ds[..m * n], &mut scratch.dq[..m * d]);
         let (own, turned) = (rowwise(n), Strided { start: 0, row: 1, column: n });
@@ -177,13 +181,15 @@ fn deltas(from: &From, [b, h]: [usize; 2], queries: &Range<usize>, delta: &mut [
     }
 }
 
-/// Fills a tile of `scratch.p` with the weights (dropout included) and of `scratch.ds` with the gradient of the scores.
+/// Fills a tile of `scratch.p` with the weights (dropout included) and of `scratch.ds` with the gradient of the scores:
+/// of the dot products behind a cap `through`, or of what is added to them.
 fn weights_and_gradients(
     core: &Core,
     from: &From,
     [b, h]: [usize; 2],
     queries: &Range<usize>,
     keys: &Range<usize>,
+    through: Option<f32>,
     scratch: &mut Scratch,
 ) {
     let (m, n) = (queries.len(), keys.len());
@@ -208,9 +214,17 @@ fn weights_and_gradients(
         if let Some(factors) = factors {
             times(ds, factors);
         }
+        let slopes = through.map(|cap| {
+            let slopes = &mut scratch.slopes[..p.len()];
+            cap_slopes(cap, p, slopes);
+            &*slopes
+        });
         core.finish(b, h, i, seen, p);
         let log_sum = from.log_sums[(b * core.how.heads + h) * core.tq + i];
         soften_back(log_sum, scratch.delta[row], p, ds);
+        if let Some(slopes) = slopes {
+            times(ds, slopes);
+        }
         if let Some(factors) = factors {
             times(p, factors);
         }
@@ -260,7 +274,7 @@ fn add_scores(
 ) {
     deltas(from, head, queries, &mut scratch.delta);
     for keys in core.key_tiles(head[0], queries) {
-        weights_and_gradients(core, from, head, queries, &keys, scratch);
+        weights_and_gradients(core, from, head, queries, &keys, None, scratch);
         for (x, ds) in x.chunks_exact_mut(core.tk).zip(scratch.ds.chunks_exact(keys.len())) {
             simd::axpy(1.0, ds, &mut x[keys.clone()]);
         }

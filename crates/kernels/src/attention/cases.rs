@@ -2,7 +2,7 @@
 
 use super::{Attend, Mask, Qkv, Sight, attention};
 use crate::Key;
-use crate::case::{Bench, Case, Work};
+use crate::registry::{Bench, Case, Work};
 use burn::tensor::Tensor;
 
 /// The sizes of a case.
@@ -24,7 +24,7 @@ impl Size {
 
     fn how(self, mask: Mask) -> Attend {
         let scale = 1.0 / (self.d as f32).sqrt();
-        Attend { heads: self.h, kv_heads: self.g, scale, mask, dropout: None }
+        Attend { heads: self.h, kv_heads: self.g, scale, soft_cap: None, mask, dropout: None }
     }
 }
 
@@ -148,9 +148,10 @@ fn biases() -> Vec<Case> {
     all
 }
 
-/// Dropout, large logits, another scale, views of views.
+/// Dropout, soft caps, large logits, another scale, views of views.
 fn others() -> Vec<Case> {
     let dropped = |size: Size, p, mask| Attend { dropout: Some((p, Key::new(3, 1, 4))), ..size.how(mask) };
+    let capped = |size: Size, mask| Attend { soft_cap: Some(2.0), ..size.how(mask) };
     let (small, odd, long) = (Size::of(2, 2, 6, 4), Size::of(2, 3, 11, 5), Size::of(1, 2, 300, 4));
     let decode = Size { b: 2, h: 2, g: 1, tq: 1, tk: 13, d: 8 };
     let sharp = Size::of(2, 2, 19, 8);
@@ -169,6 +170,14 @@ fn others() -> Vec<Case> {
         views("dropout", odd, dropped(odd, 0.5, Mask::none())),
         views("dropout, decoding", decode, dropped(decode, 0.2, Mask::causal())),
         packed("dropout, long", long, dropped(long, 0.1, Mask::causal())),
+        packed("capped", sharp, capped(sharp, Mask::causal())).spread(3.0),
+        views("capped, decoding", decode, capped(decode, Mask::causal())).spread(3.0),
+        packed(
+            "capped, long",
+            long,
+            Attend { dropout: Some((0.1, Key::new(3, 1, 4))), ..capped(long, Mask::causal()) },
+        ),
+        biased(sharp, 1, 2, capped(sharp, Mask { sight: Sight::Window(5), ..Mask::none() })),
         packed("unscaled", small, Attend { scale: 1.0, ..small.how(Mask::none()) }),
         packed("large logits", sharp, sharp.how(Mask::causal())).spread(30.0),
         cross("large logits", sharp, sharp.how(Mask::none())).spread(30.0),

@@ -2,14 +2,14 @@
 
 use super::heads::deal;
 use super::tile::{Core, QUERIES, scaled, soften, times};
-use crate::fused::room;
+use crate::fused::uninit;
 use rayon::prelude::*;
 use std::ops::Range;
 
 /// The output `[B, Tq, H·D]` and the log-sum-exp of each row of scores `[B, H, Tq]`.
 pub(super) fn forward(core: &Core) -> (Vec<f32>, Vec<f32>) {
     let [b, h, tq, tk, d] = core.sizes();
-    let (mut output, mut log_sums) = (room(b * tq * h * d), room(b * h * tq));
+    let (mut output, mut log_sums) = (uninit(b * tq * h * d), uninit(b * h * tq));
     if output.is_empty() || tk == 0 {
         // Nobody to ask, or nobody to answer.
         output.fill(0.0);
@@ -87,7 +87,7 @@ impl Scratch {
     fn new(core: &Core) -> Self {
         let (m, n) = core.largest();
         let factors = vec![0.0; if core.dropout().is_some() { n } else { 0 }];
-        Self { s: room(m * n), o: room(m * core.d), max: vec![0.0; m], sum: vec![0.0; m], factors }
+        Self { s: uninit(m * n), o: uninit(m * core.d), max: vec![0.0; m], sum: vec![0.0; m], factors }
     }
 }
 

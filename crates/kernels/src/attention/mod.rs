@@ -1,4 +1,5 @@
-//! Attention (Vaswani et al. 2017): `softmax(Q·Kᵀ·scale + bias + mask)·V`, head by head.
+//! Attention (Vaswani et al. 2017): `softmax(Q·Kᵀ·scale + bias + mask)·V`, head by head. With a soft cap c (Gemma 2) the
+//! scaled dot products s become `c·tanh(s/c)` before bias and mask are added.
 //!
 //! Shapes: queries `[B, Tq, H, D]`, keys and values `[B, Tk, G, D]` with G dividing H (each key head serves H/G query
 //! heads), output `[B, Tq, H·D]`: heads side by side, as the output projection wants them. Queries are aligned with the
@@ -7,7 +8,8 @@
 //! The kernel works tile by tile with a running softmax (Milakov and Gimelshein 2018; Dao et al. 2022): it never holds
 //! more scores than one tile, so its memory grows with the length and not with the square of it. Kept for the backward:
 //! the inputs (shared), the output, and the log-sum-exp `L` of each row of scores. With `P = e^(S − L)` drawn up again:
-//! `dV = Pᵀ·dO`, `dP = dO·Vᵀ`, `dS = P∘(dP − rowsum(dO∘O))`, `dQ = scale·dS·K`, `dK = scale·dSᵀ·Q`, `dbias = dS`.
+//! `dV = Pᵀ·dO`, `dP = dO·Vᵀ`, `dS = P∘(dP − rowsum(dO∘O))`, `dQ = scale·dS·K`, `dK = scale·dSᵀ·Q`, `dbias = dS`; where
+//! there is a cap, dS is multiplied by `1 − tanh²(s/c)` on its way to dQ and dK.
 //!
 //! A query that sees no key (all hidden, or all scores −∞) gives zeros, and zero gradients. A NaN or +∞ among the scores
 //! a query sees makes its whole row NaN. Hidden keys are never looked at, whatever they hold; a hidden *value* gets the
@@ -30,8 +32,8 @@ mod tile;
 
 pub use mask::{Mask, Sight};
 
-use crate::case::Op;
-use crate::fused::{Fused, apply, dense, room, tensor};
+use crate::fused::{Fused, apply, contiguous, tensor, uninit};
+use crate::registry::Op;
 use crate::{Key, dropout};
 use burn::backend::DispatchAutodiffContext;
 use burn::backend::DispatchTensor;
@@ -97,6 +99,8 @@ pub struct Attend {
     pub kv_heads: usize,
     /// multiplies the dot products; 1/√D in the paper, 1 in T5
     pub scale: f32,
+    /// what the scaled dot products are kept within, smoothly
+    pub soft_cap: Option<f32>,
     /// who sees whom
     pub mask: Mask,
     /// probability of dropping a weight, and the random stream that decides
@@ -112,7 +116,7 @@ pub struct Attend {
 ///
 /// // One head of one feature, two tokens as [q | k | v]. All queries are 0, so every visible key weighs the same.
 /// let x = Tensor::<3>::from_floats([[[0.0, 1.0, 4.0], [0.0, 2.0, 8.0]]], &Device::flex());
-/// let how = Attend { heads: 1, kv_heads: 1, scale: 1.0, mask: Mask::causal(), dropout: None };
+/// let how = Attend { heads: 1, kv_heads: 1, scale: 1.0, soft_cap: None, mask: Mask::causal(), dropout: None };
 /// let y: Vec<f32> = attention(Qkv::Packed(x), None, &how).into_data().try_to_vec().unwrap();
 /// assert_eq!(y, [4.0, 6.0]); // the first token sees itself, the second the mean of both
 /// ```
@@ -161,7 +165,7 @@ fn back<const D: usize>(input: Option<DispatchTensor>) -> Tensor<D> {
 /// use qkv_kernels::{Attend, Mask, Qkv, attention_with_weights};
 ///
 /// let x = Tensor::<3>::from_floats([[[0.0, 1.0, 4.0], [0.0, 2.0, 8.0]]], &Device::flex());
-/// let how = Attend { heads: 1, kv_heads: 1, scale: 1.0, mask: Mask::causal(), dropout: None };
+/// let how = Attend { heads: 1, kv_heads: 1, scale: 1.0, soft_cap: None, mask: Mask::causal(), dropout: None };
 /// let (_, weights) = attention_with_weights(Qkv::Packed(x), None, &how);
 /// assert_eq!(weights.into_data().to_vec::<f32>().unwrap(), [1.0, 0.0, 0.5, 0.5]);
 /// ```
@@ -180,6 +184,9 @@ pub fn attention_with_weights(qkv: Qkv, bias: Option<Tensor<4>>, how: &Attend) -
     };
     let (k, v) = (spread(k), spread(v));
     let mut scores = q.matmul(k.swap_dims(2, 3)) * how.scale; // [B, H, Tq, Tk]
+    if let Some(cap) = how.soft_cap {
+        scores = (scores / cap).tanh() * cap;
+    }
     if let Some(bias) = bias {
         scores = scores + bias;
     }
@@ -267,7 +274,7 @@ impl<const N: usize> Fused<N> for Kernel {
         let inputs = inputs.map(|input| {
             place += 1;
             // The bias is read by whole rows of keys, the others by rows of a head.
-            input.map(if place == N { dense } else { heads::readable })
+            input.map(if place == N { contiguous } else { heads::readable })
         });
         let core = tile::Core::new(&self.how, &inputs, self.segments.as_deref());
         let [b, h, tq, _, d] = core.sizes();
@@ -285,7 +292,7 @@ impl<const N: usize> Fused<N> for Kernel {
         let (bias, tensors) = grads.split_last_mut().expect("attention has a place for the bias");
         if wants[..N - 1].contains(&true) {
             let shapes = saved.inputs.iter().flatten().map(|x| x.layout().shape().clone());
-            let mut buffers: Vec<_> = shapes.clone().take(N - 1).map(|s| room(s.num_elements())).collect();
+            let mut buffers: Vec<_> = shapes.clone().take(N - 1).map(|s| uninit(s.num_elements())).collect();
             backward::inputs(&core, &from, &mut buffers);
             for (((place, buffer), shape), wanted) in tensors.iter_mut().zip(buffers).zip(shapes).zip(wants) {
                 *place = wanted.then(|| tensor(buffer, shape));
@@ -313,7 +320,7 @@ mod tests {
     const T: usize = 5;
 
     fn how(mask: Mask) -> Attend {
-        Attend { heads: 1, kv_heads: 1, scale: 1.0, mask, dropout: None }
+        Attend { heads: 1, kv_heads: 1, scale: 1.0, soft_cap: None, mask, dropout: None }
     }
 
     /// `[1, T, q | k | v]` of one head of two features, with one element changed.

@@ -186,8 +186,12 @@ impl<'a> Core<'a> {
         product_on(false, size, self.how.scale, s, rowwise(n), false, self.q.data(), q, self.k.data(), k);
     }
 
-    /// Completes the row of scores of query `i` for `keys`: adds the bias and hides what padding and documents hide.
+    /// Completes the row of scores of query `i` for `keys`: caps them, adds the bias and hides what padding and documents
+    /// hide.
     pub(super) fn finish(&self, b: usize, h: usize, i: usize, keys: Range<usize>, s: &mut [f32]) {
+        if let Some(cap) = self.how.soft_cap {
+            softly_capped(cap, s);
+        }
         if let Some(bias) = self.bias {
             let (batch, _) = self.batches(b);
             let row = ((batch % bias.batches * bias.heads + h % bias.heads) * self.tq + i) * self.tk;
@@ -344,6 +348,48 @@ simd! {
         let (p, g) = (weight(simd.partial_load_f32s(st)), simd.partial_load_f32s(gt));
         simd.partial_store_f32s(st, p);
         simd.partial_store_f32s(gt, simd.mul_f32s(p, simd.sub_f32s(g, delta)));
+    }
+}
+
+/// tanh with a small *relative* error: near 0, where most scores are, by its series, elsewhere by [`simd::tanh`], whose
+/// absolute error of 2e-7 a cap of 50 would make 1e-5.
+#[inline(always)]
+fn tanh<S: pulp::Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let at = |v: f32| simd.splat_f32s(v);
+    let square = simd.mul_f32s(x, x);
+    let series = [62.0 / 2835.0, -17.0 / 315.0, 2.0 / 15.0, -1.0 / 3.0, 1.0];
+    let sum = series[1..].iter().fold(at(series[0]), |sum, c| simd.mul_add_f32s(sum, square, at(*c)));
+    let near = simd.less_than_f32s(square, at(0.0625));
+    simd.select_f32s(near, simd.mul_f32s(x, sum), simd::tanh(simd, x))
+}
+
+simd! {
+    /// `s ← cap·tanh(s/cap)`.
+    fn softly_capped<'a, S>(simd, cap: f32, s: &'a mut [f32]) {
+        let (by, cap) = (simd.splat_f32s(1.0 / cap), simd.splat_f32s(cap));
+        let capped = |s| simd.mul_f32s(cap, tanh(simd, simd.mul_f32s(s, by)));
+        let (head, tail) = S::as_mut_simd_f32s(s);
+        for s in head {
+            *s = capped(*s);
+        }
+        let last = capped(simd.partial_load_f32s(tail));
+        simd.partial_store_f32s(tail, last);
+    }
+}
+
+simd! {
+    /// The slope of a soft cap at each score: `1 − tanh²(s/cap)`.
+    pub(super) fn cap_slopes<'a, S>(simd, cap: f32, s: &'a [f32], slopes: &'a mut [f32]) {
+        let (by, one) = (simd.splat_f32s(1.0 / cap), simd.splat_f32s(1.0));
+        let slope = |s| {
+            let t = simd::tanh(simd, simd.mul_f32s(s, by));
+            simd.negate_mul_add_f32s(t, t, one)
+        };
+        let ((ss, st), (ys, yt)) = (S::as_simd_f32s(s), S::as_mut_simd_f32s(slopes));
+        for (s, y) in ss.iter().zip(ys) {
+            *y = slope(*s);
+        }
+        simd.partial_store_f32s(yt, slope(simd.partial_load_f32s(st)));
     }
 }
 

@@ -3,20 +3,31 @@
 //! Quirks: the table of positions has two unused rows in front. The output bias (`final_logits_bias`) is in every file
 //! but is not learned. Encoder and decoder may have different widths inside.
 
-use super::{Config, Files, Sheet, Task, config};
+use super::{Config, Files, HeadKind, Sheet, config};
+use super::{Framing, LinearLayout, Pieces, Sizes, TargetStart, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, Input, Output, Place, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, InitScheme, Input, Output, Place, Pool, Position, Shape, Spec, Stack};
+use qkv_kernels::Activation;
 use qkv_nn::{Ffn, NormKind};
 use qkv_weights::{Layout, Names};
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "bart",
     model_types: &["bart"],
-    architectures: &[("BartForConditionalGeneration", Task::Language), ("BartModel", Task::Base)],
+    architectures: &[("BartForConditionalGeneration", HeadKind::Language), ("BartModel", HeadKind::Base)],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::SeparatedTwice,
+    text_start: TextStart::Nothing,
+    target_start: Some(TargetStart::Eos),
+    tokenizer: Some(Tokenizing { pieces: Pieces::Bpe, shape: TokenizerShape::Listed(super::roberta::SPECIAL) }),
+    linear: LinearLayout::OutIn,
+    gguf: None,
 };
 
 fn read(config: &Config, _: &Files) -> Result<Spec> {
@@ -25,7 +36,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     config.only("normalize_embedding", true)?;
     config.only("static_position_embeddings", false)?;
     let max = config.count_or("max_position_embeddings", 1024)?;
-    let position = Position::Learned { max, offset: 2, uncounted: None, place: Place::Input };
+    let position = Position::Learned { max, offset: 2, padding_id: None, place: Place::Input };
     read_pair(config, &SHEET, position, true, "gelu")
 }
 
@@ -43,7 +54,8 @@ pub(super) fn read_pair(config: &Config, sheet: &Sheet, position: Position, norm
     Ok(Spec {
         input: Input::Tokens {
             vocabulary,
-            kinds: 0,
+            table_width: None,
+            token_types: 0,
             scaled: config.switch_or("scale_embedding", false)?,
             normed,
             pad: config.id("pad_token_id"),
@@ -52,7 +64,7 @@ pub(super) fn read_pair(config: &Config, sheet: &Sheet, position: Position, norm
         norm: NormKind::Layer { eps: 1e-5 },
         position,
         head: match sheet.task(config)? {
-            Task::Base => Head::None,
+            HeadKind::Base => Head::None,
             _ => Head::Language { output: Output::Tied, bias: true },
         },
         dropout: Dropout {
@@ -60,9 +72,18 @@ pub(super) fn read_pair(config: &Config, sheet: &Sheet, position: Position, norm
             inner: config.number_or("activation_dropout", 0.0)?,
             ..Dropout::residual(p)
         },
-        start: Start::Normal { std: config.number_or("init_std", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("init_std", 0.02)? },
         ..presets::paper(vocabulary, width, 1, 1, 1)
     })
+}
+
+/// A new BART.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    let Sizes { vocabulary, width, layers, heads, positions, dropout, .. } = *sizes;
+    let spec = presets::bart(vocabulary, width, layers, heads, sizes.inner(), positions);
+    Ok(sizes.padded(Spec { dropout: Dropout::residual(dropout), init: sizes.normal(), ..spec }))
 }
 
 pub(super) fn write(spec: &Spec, config: &mut Config) -> Result<()> {
@@ -91,7 +112,7 @@ pub(super) fn write(spec: &Spec, config: &mut Config) -> Result<()> {
     config.set("dropout", hidden);
     config.set("attention_dropout", attention);
     config.set("activation_dropout", inner);
-    if let Start::Normal { std } = spec.start {
+    if let InitScheme::Normal { std } = spec.init {
         config.set("init_std", std);
     }
     Ok(())

@@ -1,48 +1,59 @@
-//! BERT (Devlin et al. 2018): a post-normed encoder with two kinds of tokens.
+//! BERT (Devlin et al. 2018): a post-normed encoder with two types of tokens.
 //!
 //! Quirks: the norm's ε is 1e-12. The masked-language head has a dense layer, an activation and a norm of its own before
 //! the tied vocabulary. The pooler (dense and tanh on the first token) belongs to the network without a head and to the
 //! classifier; the other heads do without. Very old files say gamma and beta for a norm's weight and bias. Files of the
 //! bare network leave the prefix `bert.` out.
 
-use super::{Config, Files, Sheet, Task, config, name_labels};
+use super::gguf::{self, Dialect, Keys, Writer};
+use super::{Config, Files, HeadKind, Sheet, config, name_labels};
+use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, Input, Place, Pool, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, InitScheme, Input, Place, Pool, Position, Shape, Spec, Stack};
 use qkv_kernels::Activation;
 use qkv_nn::{Ffn, NormKind};
-use qkv_weights::Names;
+use qkv_weights::{Names, Value};
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "bert",
     model_types: &["bert"],
     architectures: &[
-        ("BertForMaskedLM", Task::Masked),
-        ("BertModel", Task::Base),
-        ("BertForPreTraining", Task::Masked),
-        ("BertForSequenceClassification", Task::Classify),
-        ("BertForTokenClassification", Task::Tag),
-        ("BertForQuestionAnswering", Task::Answer),
+        ("BertForMaskedLM", HeadKind::Masked),
+        ("BertModel", HeadKind::Base),
+        ("BertForPreTraining", HeadKind::Masked),
+        ("BertForSequenceClassification", HeadKind::Classify),
+        ("BertForTokenClassification", HeadKind::Tag),
+        ("BertForQuestionAnswering", HeadKind::Answer),
     ],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::ClsSep { token_types: true },
+    text_start: TextStart::Nothing,
+    target_start: None,
+    tokenizer: Some(Tokenizing { pieces: Pieces::WordPiece, shape: TokenizerShape::ClsSep }),
+    linear: LinearLayout::OutIn,
+    gguf: Some(GGUF),
 };
 
 fn read(config: &Config, files: &Files) -> Result<Spec> {
-    let kinds = config.count_or("type_vocab_size", 2)?;
+    let token_types = config.count_or("type_vocab_size", 2)?;
     let max = config.count_or("max_position_embeddings", 512)?;
-    let position = Position::Learned { max, offset: 0, uncounted: None, place: Place::Input };
+    let position = Position::Learned { max, offset: 0, padding_id: None, place: Place::Input };
     let act = config.activation_or("hidden_act", "gelu")?;
     let head = match SHEET.task(config)? {
-        Task::Masked | Task::Language => Head::Masked { act },
+        HeadKind::Masked | HeadKind::Language => Head::Masked { act },
         task => head(config, task, Pool::Dense(Activation::Tanh), files.has("pooler.dense.weight"))?,
     };
-    read_encoder(config, kinds, position, head)
+    read_encoder(config, token_types, position, head)
 }
 
 /// What BERT and RoBERTa have in common.
-pub(super) fn read_encoder(config: &Config, kinds: usize, position: Position, head: Head) -> Result<Spec> {
+pub(super) fn read_encoder(config: &Config, token_types: usize, position: Position, head: Head) -> Result<Spec> {
     config.only("is_decoder", false)?;
     config.only("add_cross_attention", false)?;
     config.only("position_embedding_type", "absolute")?;
@@ -55,7 +66,14 @@ pub(super) fn read_encoder(config: &Config, kinds: usize, position: Position, he
     let vocabulary = config.count_or("vocab_size", 30_522)?;
     let hidden = config.number_or("hidden_dropout_prob", 0.1)?;
     Ok(Spec {
-        input: Input::Tokens { vocabulary, kinds, scaled: false, normed: true, pad: config.id("pad_token_id") },
+        input: Input::Tokens {
+            vocabulary,
+            table_width: None,
+            token_types,
+            scaled: false,
+            normed: true,
+            pad: config.id("pad_token_id"),
+        },
         shape: Shape::Encoder(stack),
         norm: NormKind::Layer { eps: config.number_or("layer_norm_eps", 1e-12)? },
         position,
@@ -65,17 +83,31 @@ pub(super) fn read_encoder(config: &Config, kinds: usize, position: Position, he
             head: config.number_or("classifier_dropout", hidden)?,
             ..Dropout::residual(hidden)
         },
-        start: Start::Normal { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         ..presets::bert(vocabulary, width, 1, 1, 1)
     })
 }
 
+/// A new BERT of these sizes.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    Ok(encoder(sizes))
+}
+
+/// What new BERTs, RoBERTas and DistilBERTs have in common.
+pub(super) fn encoder(sizes: &Sizes) -> Spec {
+    let Sizes { vocabulary, width, layers, heads, positions, .. } = *sizes;
+    let spec = presets::bert(vocabulary, width, layers, heads, positions);
+    sizes.padded(sizes.widened(Spec { dropout: sizes.everywhere(), init: sizes.normal(), ..spec }))
+}
+
 /// The heads that all encoders have, with `pool` before a classifier.
-pub(super) fn head(config: &Config, task: Task, pool: Pool, has_pooler: bool) -> Result<Head> {
+pub(super) fn head(config: &Config, task: HeadKind, pool: Pool, has_pooler: bool) -> Result<Head> {
     Ok(match task {
-        Task::Classify => Head::Classify { labels: config.label_count()?, pool },
-        Task::Tag => Head::Tag { labels: config.label_count()? },
-        Task::Answer => Head::Span,
+        HeadKind::Classify => Head::Classify { labels: config.label_count()?, pool },
+        HeadKind::Tag => Head::Tag { labels: config.label_count()? },
+        HeadKind::Answer => Head::Span,
         _ if has_pooler => Head::Pool,
         _ => Head::None,
     })
@@ -90,10 +122,10 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
 }
 
 pub(super) fn write_encoder(spec: &Spec, config: &mut Config) -> Result<()> {
-    if let Input::Tokens { vocabulary, kinds, pad, .. } = spec.input {
+    if let Input::Tokens { vocabulary, token_types, pad, .. } = spec.input {
         config.pad(pad);
         config.set("vocab_size", vocabulary);
-        config.set("type_vocab_size", kinds);
+        config.set("type_vocab_size", token_types);
     }
     write_sizes(spec, config);
     let Dropout { hidden, attention, head, .. } = spec.dropout;
@@ -120,7 +152,7 @@ pub(super) fn write_sizes(spec: &Spec, config: &mut Config) {
     if let NormKind::Layer { eps } = spec.norm {
         config.set("layer_norm_eps", eps);
     }
-    if let Start::Normal { std } = spec.start {
+    if let InitScheme::Normal { std } = spec.init {
         config.set("initializer_range", std);
     }
     if let Head::Classify { labels, .. } | Head::Tag { labels } = spec.head {
@@ -153,7 +185,7 @@ pub(super) fn embeddings_and_layers(prefix: &str) -> Names {
     let layer = |rest: &str| format!("{prefix}encoder.layer.*.{rest}");
     Names::new()
         .module("tokens", &format!("{prefix}embeddings.word_embeddings"))
-        .module("encoder.kinds", &format!("{prefix}embeddings.token_type_embeddings"))
+        .module("encoder.token_types", &format!("{prefix}embeddings.token_type_embeddings"))
         .module("encoder.positions.table", &format!("{prefix}embeddings.position_embeddings"))
         .module("encoder.norm_input", &format!("{prefix}embeddings.LayerNorm"))
         .module("encoder.layers.*.attention.q", &layer("attention.self.query"))
@@ -164,4 +196,48 @@ pub(super) fn embeddings_and_layers(prefix: &str) -> Names {
         .module("encoder.layers.*.ffn.up", &layer("intermediate.dense"))
         .module("encoder.layers.*.ffn.down", &layer("output.dense"))
         .module("encoder.layers.*.norm_ffn", &layer("output.LayerNorm"))
+}
+
+const GGUF: Dialect = Dialect { name: "bert", read: from_gguf, write: to_gguf, names: gguf_names };
+
+fn from_gguf(keys: &Keys, config: &mut Config) -> Result<()> {
+    config.set("architectures", vec!["BertModel"]);
+    config.set("hidden_size", keys.count("embedding_length")?);
+    config.set("intermediate_size", keys.count("feed_forward_length")?);
+    config.set("num_hidden_layers", keys.count("block_count")?);
+    config.set("num_attention_heads", keys.count("attention.head_count")?);
+    config.set("max_position_embeddings", keys.count("context_length")?);
+    config.set("layer_norm_eps", keys.number("attention.layer_norm_epsilon")?);
+    config.set("type_vocab_size", keys.general(TOKEN_TYPES).and_then(Value::as_i64).unwrap_or(2));
+    Ok(())
+}
+
+const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
+
+/// BERT comes without its pooler and heads.
+fn to_gguf(spec: &Spec, to: &mut Writer) -> Result<()> {
+    if !matches!(spec.position, Position::Learned { offset: 0, .. }) {
+        return to.refuse("these positions");
+    }
+    if !matches!(spec.head, Head::None | Head::Pool) {
+        return to.refuse("a head");
+    }
+    to.set("bert.attention.causal", Value::Bool(false));
+    if let Input::Tokens { token_types, .. } = spec.input {
+        to.set(TOKEN_TYPES, Value::U32(token_types as u32));
+    }
+    Ok(())
+}
+
+fn gguf_names(_: &Spec) -> Names {
+    gguf::layers("encoder")
+        .module("encoder.layers.*.norm_self", "blk.*.attn_output_norm")
+        .module("encoder.layers.*.norm_ffn", "blk.*.layer_output_norm")
+        .module("encoder.token_types", "token_types")
+        .module("encoder.positions.table", "position_embd")
+        .module("encoder.norm_input", "token_embd_norm")
+        .module("encoder.layers.*.attention.q", "blk.*.attn_q")
+        .module("encoder.layers.*.attention.k", "blk.*.attn_k")
+        .module("encoder.layers.*.attention.v", "blk.*.attn_v")
+        .module("head.dense", "cls")
 }

@@ -24,15 +24,15 @@ impl Config {
         config
     }
 
-    /// Reads a file. A byte-order mark is skipped; bytes that are no UTF-8 are named with their place.
+    /// Reads a file. A byte-order mark is skipped; bytes that are not UTF-8 are named with their place.
     pub fn load(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
         let fail = |what: String, hint: &str| Error::new(&place, what, hint);
-        let size = std::fs::metadata(path).map_err(|e| fail(e.to_string(), "is the path right?"))?.len();
+        let size = std::fs::metadata(path).map_err(|e| Error::read(&place, &e, "is the path right?"))?.len();
         if size > LARGEST {
             return Err(fail(format!("{size} bytes are too many for a configuration"), "is this another file?"));
         }
-        let bytes = std::fs::read(path).map_err(|e| fail(e.to_string(), "is the file readable?"))?;
+        let bytes = std::fs::read(path).map_err(|e| Error::read(&place, &e, "is the file readable?"))?;
         Self::parse(&place, &bytes)
     }
 
@@ -44,13 +44,13 @@ impl Config {
             Ok(text) => text,
             Err(e) => {
                 let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
-                return fail(format!("line {line}, byte {} is no UTF-8", e.valid_up_to()), "save the file as UTF-8");
+                return fail(format!("line {line}, byte {} is not UTF-8", e.valid_up_to()), "save the file as UTF-8");
             }
         };
         match serde_json::from_str(text) {
             Ok(Value::Object(map)) => Ok(Self { map, place: place.into() }),
             Ok(_) => fail("is not an object".into(), "a configuration is `{ … }`"),
-            Err(e) => fail(format!("is no JSON: {e}"), "is the file whole?"),
+            Err(e) => fail(format!("is not JSON: {e}"), "is the file whole?"),
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
     fn files_may_begin_with_a_mark_and_must_be_text() {
         assert!(Config::parse("c", b"\xef\xbb\xbf{\r\n\"a\": 1}\r\n").is_ok());
         let error = Config::parse("c", b"{\"a\":\n\"\xff\"}").unwrap_err();
-        assert_eq!(error.to_string(), "c: line 2, byte 7 is no UTF-8");
+        assert_eq!(error.to_string(), "c: line 2, byte 7 is not UTF-8");
         assert!(Config::parse("c", b"[1]").unwrap_err().to_string().contains("not an object"));
         assert!(Config::parse("c", b"{\"a\":").is_err());
     }

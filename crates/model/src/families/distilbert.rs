@@ -1,28 +1,38 @@
-//! DistilBERT (Sanh et al. 2019): BERT with half the layers, no kinds of tokens and no pooler.
+//! DistilBERT (Sanh et al. 2019): BERT with half the layers, no token types and no pooler.
 //!
 //! Quirks: words of its own for every size. The classifier has a dense layer with ReLU of its own. ε is always 1e-12.
 
-use super::{Config, Files, Sheet, Task, bert, config, name_labels};
+use super::{Config, Files, HeadKind, Sheet, bert, config, name_labels};
+use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, Input, Place, Pool, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, InitScheme, Input, Place, Pool, Position, Shape, Spec, Stack};
 use qkv_kernels::Activation;
 use qkv_nn::Ffn;
 use qkv_weights::Names;
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "distilbert",
     model_types: &["distilbert"],
     architectures: &[
-        ("DistilBertForMaskedLM", Task::Masked),
-        ("DistilBertModel", Task::Base),
-        ("DistilBertForSequenceClassification", Task::Classify),
-        ("DistilBertForTokenClassification", Task::Tag),
-        ("DistilBertForQuestionAnswering", Task::Answer),
+        ("DistilBertForMaskedLM", HeadKind::Masked),
+        ("DistilBertModel", HeadKind::Base),
+        ("DistilBertForSequenceClassification", HeadKind::Classify),
+        ("DistilBertForTokenClassification", HeadKind::Tag),
+        ("DistilBertForQuestionAnswering", HeadKind::Answer),
     ],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Relu),
+    framing: Framing::ClsSep { token_types: false },
+    text_start: TextStart::Nothing,
+    target_start: None,
+    tokenizer: Some(Tokenizing { pieces: Pieces::WordPiece, shape: TokenizerShape::ClsSep }),
+    linear: LinearLayout::OutIn,
+    gguf: None,
 };
 
 fn read(config: &Config, _: &Files) -> Result<Spec> {
@@ -30,7 +40,7 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     let act = config.activation_or("activation", "gelu")?;
     let vocabulary = config.count_or("vocab_size", 30_522)?;
     let head = match SHEET.task(config)? {
-        Task::Masked | Task::Language => Head::Masked { act },
+        HeadKind::Masked | HeadKind::Language => Head::Masked { act },
         task => bert::head(config, task, Pool::Dense(Activation::Relu), false)?,
     };
     let hidden = config.number_or("dropout", 0.1)?;
@@ -41,18 +51,36 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     };
     let max = config.count_or("max_position_embeddings", 512)?;
     Ok(Spec {
-        input: Input::Tokens { vocabulary, kinds: 0, scaled: false, normed: true, pad: config.id("pad_token_id") },
+        input: Input::Tokens {
+            vocabulary,
+            table_width: None,
+            token_types: 0,
+            scaled: false,
+            normed: true,
+            pad: config.id("pad_token_id"),
+        },
         shape: Shape::Encoder(Stack::new(config.count_or("n_layers", 6)?, config.count_or("n_heads", 12)?, inner, act)),
-        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 0, padding_id: None, place: Place::Input },
         head,
         dropout: Dropout {
             attention: config.number_or("attention_dropout", 0.1)?,
             head: before_head,
             ..Dropout::residual(hidden)
         },
-        start: Start::Normal { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         ..presets::bert(vocabulary, width, 1, 1, 1)
     })
+}
+
+/// A new DistilBERT.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    let mut spec = bert::encoder(sizes);
+    if let Input::Tokens { token_types, .. } = &mut spec.input {
+        *token_types = 0;
+    }
+    Ok(spec)
 }
 
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {
@@ -84,7 +112,7 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
         Head::Span => config.set("qa_dropout", head),
         _ => {}
     }
-    if let Start::Normal { std } = spec.start {
+    if let InitScheme::Normal { std } = spec.init {
         config.set("initializer_range", std);
     }
     Ok(())
@@ -95,7 +123,7 @@ fn names(spec: &Spec, config: &Config) -> Names {
     let names = Names::new()
         .under("distilbert.", config.architecture() == Some("DistilBertModel"))
         .module("tokens", "distilbert.embeddings.word_embeddings")
-        .module("encoder.kinds", "distilbert.embeddings.token_type_embeddings")
+        .module("encoder.token_types", "distilbert.embeddings.token_type_embeddings")
         .module("encoder.positions.table", "distilbert.embeddings.position_embeddings")
         .module("encoder.norm_input", "distilbert.embeddings.LayerNorm")
         .module("encoder.layers.*.attention.q", &layer("attention.q_lin"))

@@ -1,114 +1,177 @@
-//! GGUF's words for LLaMA, GPT-2 and BERT: its metadata is turned into the `config.json` the family's sheet reads, and
-//! back, and its tensors have a name table of their own.
+//! GGUF's words: a file's metadata is turned into the `config.json` that the family's sheet reads, and back, and its
+//! tensors have a name table of their own. What all families share is here; each one's own keys and names are the
+//! [`Dialect`] of its sheet.
 //!
-//! Quirks: LLaMA's queries and keys lie with rotary pairs as neighbours. GPT-2's layers lie like everybody else's here,
-//! not transposed. BERT comes without its pooler. A tied output is simply left out.
+//! A tied output is simply left out of a file.
 
-use super::{Config, Sheet, named};
-use crate::spec::{Head, Input, Output, Position, Spec};
+use super::{ALL, Config, Sheet};
+use crate::spec::{Position, Spec};
 use crate::{Error, Result};
 use qkv_nn::NormKind;
 use qkv_nn::position::RopeScaling;
-use qkv_weights::{Layout, Metadata, Names, Value};
+use qkv_weights::{Metadata, Names, Value};
 
 /// A family in GGUF's words.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
     /// `general.architecture`
     pub name: &'static str,
+    /// what the file's keys mean in the family's own words
+    pub read: fn(&Keys, &mut Config) -> Result<()>,
+    /// the family's own keys; a network that they cannot say is refused
+    pub write: fn(&Spec, &mut Writer) -> Result<()>,
     /// where every parameter is
     pub names: fn(&Spec) -> Names,
 }
 
-const DIALECTS: &[Dialect] = &[
-    Dialect { name: "llama", names: llama },
-    Dialect { name: "gpt2", names: gpt2 },
-    Dialect { name: "bert", names: bert },
-];
-
 /// The dialect of a family; a family that GGUF does not know is refused.
-pub fn dialect(name: &str) -> Result<&'static Dialect> {
-    DIALECTS.iter().find(|d| d.name == name).ok_or_else(|| {
-        let known: Vec<&str> = DIALECTS.iter().map(|d| d.name).collect();
-        let what = format!("`{name}` is not supported");
-        Error::new("general.architecture", what, format!("supported in GGUF: {}", known.join(", ")))
-    })
+pub fn dialect(sheet: &'static Sheet) -> Result<&'static Dialect> {
+    sheet.gguf.as_ref().ok_or_else(|| unsupported(sheet.name))
+}
+
+fn unsupported(name: &str) -> Error {
+    let known: Vec<&str> = ALL.iter().filter_map(|sheet| Some(sheet.gguf.as_ref()?.name)).collect();
+    let what = format!("`{name}` is not supported");
+    Error::new("general.architecture", what, format!("supported in GGUF: {}", known.join(", ")))
+}
+
+/// The keys of a file that begin with the name of its architecture.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'a> {
+    metadata: &'a Metadata,
+    kind: &'a str,
+    /// the file has no output matrix
+    pub tied: bool,
+}
+
+impl Keys<'_> {
+    fn full(&self, key: &str) -> String {
+        format!("{}.{key}", self.kind)
+    }
+
+    /// A count that must be there.
+    pub(super) fn count(&self, key: &str) -> Result<usize> {
+        self.metadata.uint(&self.full(key))
+    }
+
+    /// A count, if it is there.
+    pub(super) fn maybe_count(&self, key: &str) -> Result<Option<usize>> {
+        self.metadata.optional(&self.full(key), Metadata::uint)
+    }
+
+    /// A number that must be there.
+    pub(super) fn number(&self, key: &str) -> Result<f64> {
+        Ok(tidy(self.metadata.float(&self.full(key))?))
+    }
+
+    /// A number, if it is there.
+    pub(super) fn maybe_number(&self, key: &str) -> Result<Option<f64>> {
+        Ok(self.metadata.optional(&self.full(key), Metadata::float)?.map(tidy))
+    }
+
+    /// A word, if it is there.
+    pub(super) fn word(&self, key: &str) -> Result<Option<&str>> {
+        self.metadata.optional(&self.full(key), Metadata::text)
+    }
+
+    /// A key that does not begin with the architecture, if it is there.
+    pub(super) fn general(&self, key: &str) -> Option<&Value> {
+        self.metadata.get(key)
+    }
+
+    /// An error at a key.
+    pub(super) fn error(&self, key: &str, what: String, hint: &str) -> Error {
+        Error::new(self.full(key), what, hint)
+    }
+
+    /// The configuration's `rope_scaling`, where frequencies are scaled.
+    pub(super) fn rope_scaling(&self, config: &mut Config) -> Result<()> {
+        match self.word("rope.scaling.type")? {
+            None | Some("none") => Ok(()),
+            Some("linear") => {
+                let factor = self.number("rope.scaling.factor")?;
+                config.set("rope_scaling", serde_json::json!({"rope_type": "linear", "factor": factor}));
+                Ok(())
+            }
+            Some(other) => {
+                let what = format!("`{other}` is not supported");
+                Err(self.error("rope.scaling.type", what, "supported: none, linear"))
+            }
+        }
+    }
+}
+
+/// The metadata of a file that is made.
+#[derive(Debug)]
+pub struct Writer {
+    metadata: Metadata,
+    place: String,
+    kind: &'static str,
+}
+
+impl Writer {
+    /// A count under the architecture's name.
+    pub(super) fn count(&mut self, key: &str, n: usize) {
+        self.metadata.set(format!("{}.{key}", self.kind), Value::U32(n as u32));
+    }
+
+    /// A number under the architecture's name.
+    pub(super) fn number(&mut self, key: &str, x: f64) {
+        self.metadata.set(format!("{}.{key}", self.kind), Value::F32(x as f32));
+    }
+
+    /// Any value under any key.
+    pub(super) fn set(&mut self, key: &str, value: Value) {
+        self.metadata.set(key, value);
+    }
+
+    /// A network that this dialect cannot say.
+    pub(super) fn refuse<T>(&self, what: &str) -> Result<T> {
+        let what = format!("GGUF's `{}` cannot say {what}", self.kind);
+        Err(Error::new(&self.place, what, "write it as Hugging Face does"))
+    }
+
+    /// Rotary positions, all features turned.
+    pub(super) fn rotary(&mut self, spec: &Spec) -> Result<()> {
+        let Position::Rotary { theta, features: None, scaling, .. } = spec.position else {
+            return self.refuse("these positions");
+        };
+        let dim = spec.decoder().map_or(0, |s| s.heads(spec.width).dim);
+        self.count("rope.dimension_count", dim);
+        self.number("rope.freq_base", theta);
+        self.count("attention.key_length", dim);
+        self.count("attention.value_length", dim);
+        match scaling {
+            RopeScaling::None => Ok(()),
+            RopeScaling::Linear { factor } => {
+                self.set(&format!("{}.rope.scaling.type", self.kind), Value::String("linear".into()));
+                self.number("rope.scaling.factor", factor);
+                Ok(())
+            }
+            _ => self.refuse("this scaling of rotary positions"),
+        }
+    }
 }
 
 /// The configuration that a file's metadata says, and its family. `tied`: the file has no output matrix.
 pub fn config_of(metadata: &Metadata, tied: bool) -> Result<(Config, &'static Sheet, &'static Dialect)> {
     let kind = metadata.text("general.architecture")?;
-    let dialect = dialect(kind)?;
-    let count = |key: &str| metadata.uint(&format!("{kind}.{key}"));
-    let number = |key: &str| metadata.float(&format!("{kind}.{key}"));
-    let has = |key: &str| metadata.get(&format!("{kind}.{key}")).is_some();
-    let vocabulary = match metadata.get(&format!("{kind}.vocab_size")) {
-        Some(_) => count("vocab_size")?,
+    let spoken = |sheet: &&'static Sheet| Some((*sheet, sheet.gguf.as_ref().filter(|d| d.name == kind)?));
+    let (sheet, dialect) = ALL.iter().find_map(spoken).ok_or_else(|| unsupported(kind))?;
+    let keys = Keys { metadata, kind, tied };
+    let vocabulary = match keys.maybe_count("vocab_size")? {
+        Some(n) => n,
         None => metadata.texts("tokenizer.ggml.tokens")?.len(),
     };
-    let mut config = Config::new(kind);
+    let mut config = Config::new(sheet.name);
     config.set("vocab_size", vocabulary);
-    match kind {
-        "llama" => {
-            let heads = count("attention.head_count")?;
-            config.set("architectures", vec!["LlamaForCausalLM"]);
-            config.set("hidden_size", count("embedding_length")?);
-            config.set("intermediate_size", count("feed_forward_length")?);
-            config.set("num_hidden_layers", count("block_count")?);
-            config.set("num_attention_heads", heads);
-            config.set(
-                "num_key_value_heads",
-                if has("attention.head_count_kv") { count("attention.head_count_kv")? } else { heads },
-            );
-            config.set("max_position_embeddings", count("context_length")?);
-            config.set("rms_norm_eps", tidy(number("attention.layer_norm_rms_epsilon")?));
-            config.set("rope_theta", if has("rope.freq_base") { tidy(number("rope.freq_base")?) } else { 10_000.0 });
-            config.set("tie_word_embeddings", tied);
-            if has("attention.key_length") {
-                config.set("head_dim", count("attention.key_length")?);
-            }
-            if has("rope.scaling.type") {
-                match metadata.text("llama.rope.scaling.type")? {
-                    "none" => {}
-                    "linear" => {
-                        let factor = tidy(number("rope.scaling.factor")?);
-                        config.set("rope_scaling", serde_json::json!({"rope_type": "linear", "factor": factor}));
-                    }
-                    other => {
-                        let what = format!("`{other}` is not supported");
-                        return Err(Error::new("llama.rope.scaling.type", what, "supported: none, linear"));
-                    }
-                }
-            }
-        }
-        "gpt2" => {
-            config.set("architectures", vec!["GPT2LMHeadModel"]);
-            config.set("n_embd", count("embedding_length")?);
-            config.set("n_inner", count("feed_forward_length")?);
-            config.set("n_layer", count("block_count")?);
-            config.set("n_head", count("attention.head_count")?);
-            config.set("n_positions", count("context_length")?);
-            config.set("layer_norm_epsilon", tidy(number("attention.layer_norm_epsilon")?));
-            config.set("tie_word_embeddings", tied);
-        }
-        _ => {
-            config.set("architectures", vec!["BertModel"]);
-            config.set("hidden_size", count("embedding_length")?);
-            config.set("intermediate_size", count("feed_forward_length")?);
-            config.set("num_hidden_layers", count("block_count")?);
-            config.set("num_attention_heads", count("attention.head_count")?);
-            config.set("max_position_embeddings", count("context_length")?);
-            config.set("layer_norm_eps", tidy(number("attention.layer_norm_epsilon")?));
-            let kinds = metadata.get("tokenizer.ggml.token_type_count").and_then(Value::as_i64).unwrap_or(2);
-            config.set("type_vocab_size", kinds);
-        }
-    }
+    (dialect.read)(&keys, &mut config)?;
     for (theirs, ours) in TOKENS {
         if let Some(id) = metadata.get(&format!("tokenizer.ggml.{theirs}")).and_then(Value::as_i64) {
             config.set(ours, id);
         }
     }
-    Ok((config, named(kind)?, dialect))
+    Ok((config, sheet, dialect))
 }
 
 /// Special tokens, there and here.
@@ -126,114 +189,38 @@ fn tidy(x: f64) -> f64 {
 
 /// The metadata of a network, for a file to be written; the vocabulary is added by who knows it.
 pub fn metadata_of(place: &str, spec: &Spec, config: &Config, dialect: &Dialect) -> Result<Metadata> {
-    let kind = dialect.name;
-    let refuse = |what: &str| {
-        Err(Error::new(place, format!("GGUF's `{kind}` cannot say {what}"), "write it as Hugging Face does"))
-    };
-    let mut m = Metadata::new(place);
-    m.set("general.architecture", Value::String(kind.into()));
-    m.set(
-        "general.name",
-        Value::String(config.word("_name_or_path")?.filter(|n| !n.is_empty()).unwrap_or("qkv").into()),
-    );
-    let Some(stack) = spec.decoder().or(spec.encoder()) else { return refuse("a network without layers") };
-    let mut count = |key: &str, n: usize| m.set(format!("{kind}.{key}"), Value::U32(n as u32));
+    let mut to = Writer { metadata: Metadata::new(place), place: place.into(), kind: dialect.name };
+    to.set("general.architecture", Value::String(dialect.name.into()));
+    let name = config.word("_name_or_path")?.filter(|n| !n.is_empty()).unwrap_or("qkv");
+    to.set("general.name", Value::String(name.into()));
+    let Some(stack) = spec.decoder().or(spec.encoder()) else { return to.refuse("a network without layers") };
     let heads = stack.heads(spec.width);
-    count("vocab_size", spec.vocabulary().unwrap_or(0));
-    count("context_length", spec.position.max().unwrap_or(0));
-    count("embedding_length", spec.width);
-    count("block_count", stack.layers);
-    count("feed_forward_length", stack.ffn.inner());
-    count("attention.head_count", heads.heads);
-    count("attention.head_count_kv", heads.kv_heads);
+    to.count("vocab_size", spec.vocabulary().unwrap_or(0));
+    to.count("context_length", spec.position.max().unwrap_or(0));
+    to.count("embedding_length", spec.width);
+    to.count("block_count", stack.layers);
+    to.count("feed_forward_length", stack.ffn.inner());
+    to.count("attention.head_count", heads.heads);
+    to.count("attention.head_count_kv", heads.kv_heads);
     match spec.norm {
-        NormKind::Layer { eps } => m.set(format!("{kind}.attention.layer_norm_epsilon"), Value::F32(eps as f32)),
-        NormKind::Rms { eps } => m.set(format!("{kind}.attention.layer_norm_rms_epsilon"), Value::F32(eps as f32)),
+        NormKind::Layer { eps } => to.number("attention.layer_norm_epsilon", eps),
+        NormKind::Rms { eps } | NormKind::RmsOnePlus { eps } => to.number("attention.layer_norm_rms_epsilon", eps),
     }
-    match &spec.position {
-        Position::Rotary { theta, features: None, scaling, .. } if kind == "llama" => {
-            m.set("llama.rope.dimension_count", Value::U32(heads.dim as u32));
-            m.set("llama.rope.freq_base", Value::F32(*theta as f32));
-            m.set("llama.attention.key_length", Value::U32(heads.dim as u32));
-            m.set("llama.attention.value_length", Value::U32(heads.dim as u32));
-            match scaling {
-                RopeScaling::None => {}
-                RopeScaling::Linear { factor } => {
-                    m.set("llama.rope.scaling.type", Value::String("linear".into()));
-                    m.set("llama.rope.scaling.factor", Value::F32(*factor as f32));
-                }
-                _ => return refuse("this scaling of rotary positions"),
-            }
-        }
-        Position::Learned { offset: 0, .. } if kind != "llama" => {}
-        _ => return refuse("these positions"),
-    }
-    if stack.window.is_some() || (kind == "llama" && spec.attention_bias != qkv_nn::Biased::None) {
-        return refuse("a window or biases in attention");
-    }
-    if kind == "bert" {
-        m.set("bert.attention.causal", Value::Bool(false));
-        if let Input::Tokens { kinds, .. } = spec.input {
-            m.set("tokenizer.ggml.token_type_count", Value::U32(kinds as u32));
-        }
-        if !matches!(spec.head, Head::None | Head::Pool) {
-            return refuse("a head");
-        }
-    }
+    (dialect.write)(spec, &mut to)?;
     for (theirs, ours) in TOKENS {
         if let Some(id) = config.id(ours) {
-            m.set(format!("tokenizer.ggml.{theirs}"), Value::U32(id));
+            to.set(&format!("tokenizer.ggml.{theirs}"), Value::U32(id));
         }
     }
-    Ok(m)
+    Ok(to.metadata)
 }
 
-fn llama(spec: &Spec) -> Names {
-    let heads = spec.decoder().map(|s| s.heads(spec.width));
-    let (h, g) = heads.map_or((1, 1), |h| (h.heads, h.kv_heads));
-    layers("decoder", "attn_norm", "ffn_norm")
-        .module("decoder.layers.*.attention.q", "blk.*.attn_q")
-        .laid(Layout::Pairs { heads: h })
-        .module("decoder.layers.*.attention.k", "blk.*.attn_k")
-        .laid(Layout::Pairs { heads: g })
-        .module("decoder.layers.*.attention.v", "blk.*.attn_v")
-        .module("decoder.layers.*.ffn.gate", "blk.*.ffn_gate")
-        .module("decoder.norm", "output_norm")
-        .module("head.out", "output")
-}
-
-fn gpt2(spec: &Spec) -> Names {
-    let qkv = ["q", "k", "v"].map(|n| format!("decoder.layers.*.attention.{n}"));
-    let names = layers("decoder", "attn_norm", "ffn_norm")
-        .module("decoder.positions.table", "position_embd")
-        .stacked(&[&qkv[0], &qkv[1], &qkv[2]], "blk.*.attn_qkv")
-        .module("decoder.norm", "output_norm")
-        .module("head.out", "output");
-    match spec.head {
-        Head::Language { output: Output::Own, .. } => names,
-        _ => names.ignore("output.weight", "tied to the token embeddings"),
-    }
-}
-
-fn bert(_: &Spec) -> Names {
-    layers("encoder", "attn_output_norm", "layer_output_norm")
-        .module("encoder.kinds", "token_types")
-        .module("encoder.positions.table", "position_embd")
-        .module("encoder.norm_input", "token_embd_norm")
-        .module("encoder.layers.*.attention.q", "blk.*.attn_q")
-        .module("encoder.layers.*.attention.k", "blk.*.attn_k")
-        .module("encoder.layers.*.attention.v", "blk.*.attn_v")
-        .module("head.dense", "cls")
-}
-
-/// What all three have in common.
-fn layers(stack: &str, norm_self: &str, norm_ffn: &str) -> Names {
+/// The tensors that every family's blocks have, norms aside.
+pub(super) fn layers(stack: &str) -> Names {
     let ours = |rest: &str| format!("{stack}.layers.*.{rest}");
     Names::new()
         .module("tokens", "token_embd")
         .module(&ours("attention.out"), "blk.*.attn_output")
-        .module(&ours("norm_self"), &format!("blk.*.{norm_self}"))
         .module(&ours("ffn.up"), "blk.*.ffn_up")
         .module(&ours("ffn.down"), "blk.*.ffn_down")
-        .module(&ours("norm_ffn"), &format!("blk.*.{norm_ffn}"))
 }

@@ -3,20 +3,32 @@
 //! Quirks: linear layers lie transposed, `[in, out]`, and queries, keys and values are one layer in the file. Old files
 //! carry the causal mask as a tensor.
 
-use super::{Config, Files, Sheet, Task, config};
+use super::gguf::{self, Dialect, Keys, Writer};
+use super::{Config, Files, HeadKind, Sheet, config};
+use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, Output, Place, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, InitScheme, Output, Place, Pool, Position, Shape, Spec, Stack};
+use qkv_kernels::Activation;
 use qkv_nn::{Ffn, NormKind};
 use qkv_weights::{Layout, Names};
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "gpt2",
     model_types: &["gpt2"],
-    architectures: &[("GPT2LMHeadModel", Task::Language), ("GPT2Model", Task::Base)],
+    architectures: &[("GPT2LMHeadModel", HeadKind::Language), ("GPT2Model", HeadKind::Base)],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::Ended,
+    text_start: TextStart::Nothing,
+    target_start: None,
+    tokenizer: Some(Tokenizing { pieces: Pieces::Bpe, shape: TokenizerShape::EndOfText }),
+    linear: LinearLayout::InOut,
+    gguf: Some(GGUF),
 };
 
 fn read(config: &Config, _: &Files) -> Result<Spec> {
@@ -33,9 +45,9 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
     Ok(Spec {
         shape: Shape::Decoder(stack),
         norm: NormKind::Layer { eps: config.number_or("layer_norm_epsilon", 1e-5)? },
-        position: Position::Learned { max, offset: 0, uncounted: None, place: Place::Input },
+        position: Position::Learned { max, offset: 0, padding_id: None, place: Place::Input },
         head: match SHEET.task(config)? {
-            Task::Base => Head::None,
+            HeadKind::Base => Head::None,
             _ => Head::Language { output: if tied { Output::Tied } else { Output::Own }, bias: false },
         },
         dropout: Dropout {
@@ -43,9 +55,19 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
             attention: config.number_or("attn_pdrop", 0.1)?,
             ..Dropout::residual(hidden)
         },
-        start: Start::Gpt2 { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Gpt2 { std: config.number_or("initializer_range", 0.02)? },
         ..presets::gpt2(config.count_or("vocab_size", 50_257)?, width, 1, 1, 1)
     })
+}
+
+/// A new GPT-2. It has no padding: its files do not name one.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    let Sizes { vocabulary, width, layers, heads, positions, .. } = *sizes;
+    let spec = presets::gpt2(vocabulary, width, layers, heads, positions);
+    let init = InitScheme::Gpt2 { std: sizes.std() };
+    Ok(sizes.widened(Spec { dropout: sizes.everywhere(), init, ..spec }))
 }
 
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {
@@ -72,7 +94,7 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
     config.set("embd_pdrop", input);
     config.set("resid_pdrop", hidden);
     config.set("attn_pdrop", attention);
-    if let Start::Gpt2 { std } = spec.start {
+    if let InitScheme::Gpt2 { std } = spec.init {
         config.set("initializer_range", std);
     }
     Ok(())
@@ -102,5 +124,42 @@ fn names(spec: &Spec, config: &Config) -> Names {
     match spec.head {
         Head::Language { output: Output::Own, .. } => names,
         _ => names.ignore("lm_head.weight", "tied to the token embeddings"),
+    }
+}
+
+const GGUF: Dialect = Dialect { name: "gpt2", read: from_gguf, write: to_gguf, names: gguf_names };
+
+fn from_gguf(keys: &Keys, config: &mut Config) -> Result<()> {
+    config.set("architectures", vec!["GPT2LMHeadModel"]);
+    config.set("n_embd", keys.count("embedding_length")?);
+    config.set("n_inner", keys.count("feed_forward_length")?);
+    config.set("n_layer", keys.count("block_count")?);
+    config.set("n_head", keys.count("attention.head_count")?);
+    config.set("n_positions", keys.count("context_length")?);
+    config.set("layer_norm_epsilon", keys.number("attention.layer_norm_epsilon")?);
+    config.set("tie_word_embeddings", keys.tied);
+    Ok(())
+}
+
+fn to_gguf(spec: &Spec, to: &mut Writer) -> Result<()> {
+    match spec.position {
+        Position::Learned { offset: 0, .. } => Ok(()),
+        _ => to.refuse("these positions"),
+    }
+}
+
+/// Layers lie like everybody else's there, not transposed.
+fn gguf_names(spec: &Spec) -> Names {
+    let qkv = ["q", "k", "v"].map(|n| format!("decoder.layers.*.attention.{n}"));
+    let names = gguf::layers("decoder")
+        .module("decoder.layers.*.norm_self", "blk.*.attn_norm")
+        .module("decoder.layers.*.norm_ffn", "blk.*.ffn_norm")
+        .module("decoder.positions.table", "position_embd")
+        .stacked(&[&qkv[0], &qkv[1], &qkv[2]], "blk.*.attn_qkv")
+        .module("decoder.norm", "output_norm")
+        .module("head.out", "output");
+    match spec.head {
+        Head::Language { output: Output::Own, .. } => names,
+        _ => names.ignore("output.weight", "tied to the token embeddings"),
     }
 }

@@ -2,33 +2,42 @@
 //! feed-forward, without biases. Mistral is the same with a window, Qwen2 the same with biases on queries, keys and
 //! values; SmolLM, Yi, Vicuna and many others call themselves `llama` already.
 //!
-//! Quirks: the base of the rotary positions and their scaling have been written in two ways (`rope_theta` and
-//! `rope_scaling`, or both within `rope_parameters`); both are read, the newer one is written.
+//! Quirks: Mistral has a window unless it is null. In GGUF, queries and keys lie with rotary pairs as neighbours.
 
-use super::{Config, Files, Sheet, Task, config};
+use super::gguf::{self, Dialect, Keys, Writer};
+use super::{Config, Files, HeadKind, Sheet, config, rope};
+use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
 use crate::presets;
-use crate::spec::{Dropout, Head, HeadWidth, Input, Output, Position, Shape, Spec, Stack, Start};
-use qkv_kernels::Pairing;
-use qkv_nn::position::RopeScaling;
+use crate::spec::{Dropout, Head, HeadWidth, InitScheme, Input, Output, Pool, Shape, Spec, Stack, Window};
+use qkv_kernels::Activation;
 use qkv_nn::{Biased, Ffn, NormKind};
-use qkv_weights::Names;
-use serde_json::{Value, json};
+use qkv_weights::{Layout, Names};
+use serde_json::Value;
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "llama",
     model_types: &["llama", "mistral", "qwen2"],
     architectures: &[
-        ("LlamaForCausalLM", Task::Language),
-        ("LlamaModel", Task::Base),
-        ("MistralForCausalLM", Task::Language),
-        ("MistralModel", Task::Base),
-        ("Qwen2ForCausalLM", Task::Language),
-        ("Qwen2Model", Task::Base),
+        ("LlamaForCausalLM", HeadKind::Language),
+        ("LlamaModel", HeadKind::Base),
+        ("MistralForCausalLM", HeadKind::Language),
+        ("MistralModel", HeadKind::Base),
+        ("Qwen2ForCausalLM", HeadKind::Language),
+        ("Qwen2Model", HeadKind::Base),
     ],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::Ended,
+    text_start: TextStart::Bos,
+    target_start: None,
+    tokenizer: Some(Tokenizing { pieces: Pieces::Bpe, shape: TokenizerShape::Begun }),
+    linear: LinearLayout::OutIn,
+    gguf: Some(GGUF),
 };
 
 /// The kind of network: what differs is which options it has, and what is meant when they are left out.
@@ -37,41 +46,61 @@ fn kind(config: &Config) -> &str {
 }
 
 fn read(config: &Config, _: &Files) -> Result<Spec> {
+    let defaults = Defaults { inner: 11_008, positions: 2048, vocabulary: 32_000, head_width: None };
+    let mut spec = read_decoder(config, SHEET.task(config)?, defaults)?;
+    if let Shape::Decoder(stack) = &mut spec.shape {
+        stack.window = window(config)?;
+        if kind(config) == "mistral" {
+            stack.kv_heads = config.count_or("num_key_value_heads", 8)?;
+        }
+    }
+    let attention_bias = match (kind(config), config.switch_or("attention_bias", false)?) {
+        ("qwen2", _) => Biased::Qkv,
+        (_, true) => Biased::All,
+        (_, false) => Biased::None,
+    };
+    Ok(Spec { attention_bias, ffn_bias: config.switch_or("mlp_bias", false)?, ..spec })
+}
+
+/// What is meant where a configuration of this family leaves a size out.
+pub(super) struct Defaults {
+    pub(super) inner: usize,
+    pub(super) positions: usize,
+    pub(super) vocabulary: usize,
+    pub(super) head_width: Option<usize>,
+}
+
+/// What LLaMA's descendants have in common: a decoder without biases, in LLaMA's words.
+pub(super) fn read_decoder(config: &Config, task: HeadKind, defaults: Defaults) -> Result<Spec> {
     let width = config.count_or("hidden_size", 4096)?;
     let heads = config.count_or("num_attention_heads", 32)?;
-    let kv_heads = config.count_or("num_key_value_heads", if kind(config) == "mistral" { 8 } else { heads })?;
+    let kv_heads = config.count_or("num_key_value_heads", heads)?;
     let act = config.activation_or("hidden_act", "silu")?;
-    let head_width = match config.maybe_count("head_dim")? {
+    let head_width = match config.maybe_count("head_dim")?.or(defaults.head_width) {
         Some(dim) if dim.checked_mul(heads) != Some(width) => HeadWidth::Of(dim),
         _ => HeadWidth::Share,
     };
     let stack = Stack {
         kv_heads,
         head_width,
-        ffn: Ffn::Gated { inner: config.count_or("intermediate_size", 11_008)?, act },
-        window: window(config)?,
+        ffn: Ffn::Gated { inner: config.count_or("intermediate_size", defaults.inner)?, act },
         ..Stack::new(config.count_or("num_hidden_layers", 32)?, heads, 1, act)
     };
     let tied = config.switch_or("tie_word_embeddings", false)?;
     Ok(Spec {
         norm: NormKind::Rms { eps: config.number_or("rms_norm_eps", 1e-6)? },
-        position: rotary(config, &stack, width)?,
-        attention_bias: match (kind(config), config.switch_or("attention_bias", false)?) {
-            ("qwen2", _) => Biased::Qkv,
-            (_, true) => Biased::All,
-            (_, false) => Biased::None,
-        },
-        ffn_bias: config.switch_or("mlp_bias", false)?,
-        head: match SHEET.task(config)? {
-            Task::Base => Head::None,
+        position: rope::rotary(config, &stack, width, defaults.positions)?,
+        head: match task {
+            HeadKind::Base => Head::None,
             _ => Head::Language { output: if tied { Output::Tied } else { Output::Own }, bias: false },
         },
         dropout: Dropout { attention: config.number_or("attention_dropout", 0.0)?, ..Dropout::default() },
-        start: Start::Normal { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         shape: Shape::Decoder(stack),
         input: Input::Tokens {
-            vocabulary: config.count_or("vocab_size", 32_000)?,
-            kinds: 0,
+            vocabulary: config.count_or("vocab_size", defaults.vocabulary)?,
+            table_width: None,
+            token_types: 0,
             scaled: false,
             normed: false,
             pad: config.id("pad_token_id"),
@@ -81,77 +110,41 @@ fn read(config: &Config, _: &Files) -> Result<Spec> {
 }
 
 /// Mistral has a window unless it is null; Qwen2 has one if it says so.
-fn window(config: &Config) -> Result<Option<usize>> {
+fn window(config: &Config) -> Result<Window> {
     match kind(config) {
-        "mistral" => config.maybe_count("sliding_window"),
+        "mistral" => Ok(config.maybe_count("sliding_window")?.map_or(Window::None, Window::Every)),
         "qwen2" => {
             config.only("use_sliding_window", false)?;
-            Ok(None)
+            Ok(Window::None)
         }
-        _ => Ok(None),
+        _ => Ok(Window::None),
     }
 }
 
-fn rotary(config: &Config, stack: &Stack, width: usize) -> Result<Position> {
-    let max = config.count_or("max_position_embeddings", 2048)?;
-    // Newer files say both within `rope_parameters`; older ones apart.
-    let inside = match config.inside("rope_parameters")? {
-        Some(inside) => Some(inside),
-        None => config.inside("rope_scaling")?,
-    };
-    let inside = inside.unwrap_or_default();
-    let theta = inside.number_or("rope_theta", config.number_or("rope_theta", 10_000.0)?)?;
-    let part = inside.number_or("partial_rotary_factor", config.number_or("partial_rotary_factor", 1.0)?)?;
-    let dim = match stack.head_width {
-        HeadWidth::Of(dim) => dim,
-        HeadWidth::Share => width / stack.heads.max(1),
-    };
-    let features = (part != 1.0).then_some((part * dim as f64) as usize);
-    Ok(Position::Rotary { max, theta, features, scaling: scaling(&inside, max)?, pairing: Pairing::Halves })
-}
-
-fn scaling(inside: &Config, max: usize) -> Result<RopeScaling> {
-    let word = match inside.word("rope_type")? {
-        Some(word) => Some(word),
-        None => inside.word("type")?,
-    };
-    let number = |key: &str| match inside.number_or(key, f64::NAN)? {
-        n if n.is_finite() => Ok(n),
-        _ => Err(inside.error(key, "is missing", "this kind of scaling needs it")),
-    };
-    let original = inside.count_or("original_max_position_embeddings", max)?;
-    Ok(match word.unwrap_or("default") {
-        "default" => RopeScaling::None,
-        "linear" => RopeScaling::Linear { factor: number("factor")? },
-        // Up to the trained length nothing is stretched, and we do not go further.
-        "dynamic" => RopeScaling::Dynamic { factor: number("factor")?, original, length: original },
-        "llama3" => RopeScaling::Llama3 {
-            factor: number("factor")?,
-            low: number("low_freq_factor")?,
-            high: number("high_freq_factor")?,
-            original,
-        },
-        "yarn" => {
-            for key in ["attention_factor", "mscale", "mscale_all_dim"] {
-                if inside.get(key).is_some() {
-                    return Err(inside.error(key, "is not supported", "leave it out: it then follows from the factor"));
-                }
-            }
-            RopeScaling::Yarn {
-                factor: number("factor")?,
-                original,
-                beta_fast: inside.number_or("beta_fast", 32.0)?,
-                beta_slow: inside.number_or("beta_slow", 1.0)?,
-            }
-        }
-        other => {
-            let what = format!("`{other}` is not supported");
-            return Err(inside.error("rope_type", what, "supported: default, linear, dynamic, llama3, yarn"));
-        }
-    })
-}
-
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {
+    write_decoder(spec, config);
+    match spec.decoder().map(|stack| stack.window) {
+        Some(Window::Every(window)) => {
+            config.set("model_type", "mistral");
+            config.set("architectures", vec!["MistralForCausalLM"]);
+            config.set("sliding_window", window);
+        }
+        _ if kind(config) == "mistral" => config.set("sliding_window", Value::Null),
+        _ => {}
+    }
+    match spec.attention_bias {
+        Biased::Qkv => {
+            config.set("model_type", "qwen2");
+            config.set("architectures", vec!["Qwen2ForCausalLM"]);
+        }
+        bias => config.set("attention_bias", bias == Biased::All),
+    }
+    config.set("mlp_bias", spec.ffn_bias);
+    Ok(())
+}
+
+/// What LLaMA's descendants have in common.
+pub(super) fn write_decoder(spec: &Spec, config: &mut Config) {
     config.set("hidden_size", spec.width);
     if let Input::Tokens { vocabulary, pad, .. } = spec.input {
         config.pad(pad);
@@ -167,33 +160,8 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
         if let Ffn::Gated { act, .. } = stack.ffn {
             config.set("hidden_act", config::activation_name(act));
         }
-        if let Some(window) = stack.window {
-            config.set("model_type", "mistral");
-            config.set("architectures", vec!["MistralForCausalLM"]);
-            config.set("sliding_window", window);
-        } else if kind(config) == "mistral" {
-            config.set("sliding_window", Value::Null);
-        }
     }
-    match spec.attention_bias {
-        Biased::Qkv => {
-            config.set("model_type", "qwen2");
-            config.set("architectures", vec!["Qwen2ForCausalLM"]);
-        }
-        bias => config.set("attention_bias", bias == Biased::All),
-    }
-    config.set("mlp_bias", spec.ffn_bias);
-    if let Position::Rotary { max, theta, features, scaling, .. } = spec.position {
-        config.set("max_position_embeddings", max);
-        config.remove("rope_scaling");
-        config.remove("rope_theta");
-        let mut rope = rope_parameters(scaling);
-        rope["rope_theta"] = theta.into();
-        if let (Some(features), Some(stack)) = (features, spec.decoder()) {
-            rope["partial_rotary_factor"] = (features as f64 / stack.heads(spec.width).dim as f64).into();
-        }
-        config.set("rope_parameters", rope);
-    }
+    rope::write(spec, config);
     if let NormKind::Rms { eps } = spec.norm {
         config.set("rms_norm_eps", eps);
     }
@@ -201,44 +169,17 @@ fn write(spec: &Spec, config: &mut Config) -> Result<()> {
         config.set("tie_word_embeddings", output != Output::Own);
     }
     config.set("attention_dropout", spec.dropout.attention);
-    if let Start::Normal { std } = spec.start {
+    if let InitScheme::Normal { std } = spec.init {
         config.set("initializer_range", std);
     }
-    Ok(())
 }
 
-fn rope_parameters(scaling: RopeScaling) -> Value {
-    match scaling {
-        RopeScaling::None => json!({"rope_type": "default"}),
-        RopeScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
-        RopeScaling::Dynamic { factor, original, .. } => {
-            json!({"rope_type": "dynamic", "factor": factor, "original_max_position_embeddings": original})
-        }
-        RopeScaling::Llama3 { factor, low, high, original } => json!({
-            "rope_type": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high,
-            "original_max_position_embeddings": original,
-        }),
-        RopeScaling::Yarn { factor, original, beta_fast, beta_slow } => json!({
-            "rope_type": "yarn", "factor": factor, "beta_fast": beta_fast, "beta_slow": beta_slow,
-            "original_max_position_embeddings": original,
-        }),
-    }
-}
-
-fn names(spec: &Spec, config: &Config) -> Names {
+pub(super) fn names(spec: &Spec, config: &Config) -> Names {
     let layer = |rest: &str| format!("model.layers.*.{rest}");
     let bare = config.architecture().is_some_and(|name| !name.ends_with("ForCausalLM"));
-    let names = Names::new()
+    let names = attention_and_ffn()
         .under("model.", bare)
-        .module("tokens", "model.embed_tokens")
-        .module("decoder.layers.*.attention.q", &layer("self_attn.q_proj"))
-        .module("decoder.layers.*.attention.k", &layer("self_attn.k_proj"))
-        .module("decoder.layers.*.attention.v", &layer("self_attn.v_proj"))
-        .module("decoder.layers.*.attention.out", &layer("self_attn.o_proj"))
         .module("decoder.layers.*.norm_self", &layer("input_layernorm"))
-        .module("decoder.layers.*.ffn.gate", &layer("mlp.gate_proj"))
-        .module("decoder.layers.*.ffn.up", &layer("mlp.up_proj"))
-        .module("decoder.layers.*.ffn.down", &layer("mlp.down_proj"))
         .module("decoder.layers.*.norm_ffn", &layer("post_attention_layernorm"))
         .module("decoder.norm", "model.norm")
         .module("head.out", "lm_head")
@@ -249,9 +190,100 @@ fn names(spec: &Spec, config: &Config) -> Names {
     }
 }
 
+/// The rows of tokens, attention and feed-forward, which all of LLaMA's descendants have.
+pub(super) fn attention_and_ffn() -> Names {
+    let layer = |rest: &str| format!("model.layers.*.{rest}");
+    Names::new()
+        .module("tokens", "model.embed_tokens")
+        .module("decoder.layers.*.attention.q", &layer("self_attn.q_proj"))
+        .module("decoder.layers.*.attention.k", &layer("self_attn.k_proj"))
+        .module("decoder.layers.*.attention.v", &layer("self_attn.v_proj"))
+        .module("decoder.layers.*.attention.out", &layer("self_attn.o_proj"))
+        .module("decoder.layers.*.ffn.gate", &layer("mlp.gate_proj"))
+        .module("decoder.layers.*.ffn.up", &layer("mlp.up_proj"))
+        .module("decoder.layers.*.ffn.down", &layer("mlp.down_proj"))
+}
+
+/// A new LLaMA. It has dropout of attention weights alone.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    Ok(decoder(sizes))
+}
+
+/// What new LLaMAs and their descendants have in common.
+pub(super) fn decoder(sizes: &Sizes) -> Spec {
+    let Sizes { vocabulary, width, layers, heads, positions, dropout, .. } = *sizes;
+    let kv_heads = sizes.kv_heads.unwrap_or(heads);
+    let spec = presets::llama(vocabulary, width, layers, heads, kv_heads, sizes.inner(), positions);
+    let dropout = Dropout { attention: dropout, ..Dropout::default() };
+    sizes.padded(Spec { dropout, init: sizes.normal(), ..spec })
+}
+
+const GGUF: Dialect = Dialect { name: "llama", read: from_gguf, write: to_gguf, names: gguf_names };
+
+fn from_gguf(keys: &Keys, config: &mut Config) -> Result<()> {
+    config.set("architectures", vec!["LlamaForCausalLM"]);
+    read_gguf(keys, config)
+}
+
+/// What LLaMA's descendants have in common.
+pub(super) fn read_gguf(keys: &Keys, config: &mut Config) -> Result<()> {
+    let heads = keys.count("attention.head_count")?;
+    config.set("hidden_size", keys.count("embedding_length")?);
+    config.set("intermediate_size", keys.count("feed_forward_length")?);
+    config.set("num_hidden_layers", keys.count("block_count")?);
+    config.set("num_attention_heads", heads);
+    config.set("num_key_value_heads", keys.maybe_count("attention.head_count_kv")?.unwrap_or(heads));
+    config.set("max_position_embeddings", keys.count("context_length")?);
+    config.set("rms_norm_eps", keys.number("attention.layer_norm_rms_epsilon")?);
+    config.set("rope_theta", keys.maybe_number("rope.freq_base")?.unwrap_or(10_000.0));
+    config.set("tie_word_embeddings", keys.tied);
+    if let Some(dim) = keys.maybe_count("attention.key_length")? {
+        config.set("head_dim", dim);
+    }
+    keys.rope_scaling(config)
+}
+
+fn to_gguf(spec: &Spec, to: &mut Writer) -> Result<()> {
+    let windowed = spec.decoder().is_some_and(|stack| stack.window != Window::None);
+    if windowed || spec.attention_bias != Biased::None {
+        return to.refuse("a window or biases in attention");
+    }
+    to.rotary(spec)
+}
+
+fn gguf_names(spec: &Spec) -> Names {
+    let heads = spec.decoder().map(|s| s.heads(spec.width));
+    let (h, g) = heads.map_or((1, 1), |h| (h.heads, h.kv_heads));
+    gguf_layers(Layout::Pairs { heads: h }, Layout::Pairs { heads: g })
+}
+
+/// The tensors that LLaMA and Qwen3 have in common, with queries and keys laid like this.
+pub(super) fn gguf_layers(queries: Layout, keys: Layout) -> Names {
+    gguf_attention_and_ffn(queries, keys)
+        .module("decoder.layers.*.norm_self", "blk.*.attn_norm")
+        .module("decoder.layers.*.norm_ffn", "blk.*.ffn_norm")
+        .module("decoder.norm", "output_norm")
+        .module("head.out", "output")
+}
+
+/// The tensors that LLaMA's descendants have in common, norms and output aside.
+pub(super) fn gguf_attention_and_ffn(queries: Layout, keys: Layout) -> Names {
+    gguf::layers("decoder")
+        .module("decoder.layers.*.attention.q", "blk.*.attn_q")
+        .laid(queries)
+        .module("decoder.layers.*.attention.k", "blk.*.attn_k")
+        .laid(keys)
+        .module("decoder.layers.*.attention.v", "blk.*.attn_v")
+        .module("decoder.layers.*.ffn.gate", "blk.*.ffn_gate")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Position;
+    use qkv_kernels::Pairing;
+    use qkv_nn::position::RopeScaling;
 
     fn spec(more: &str) -> Spec {
         let sizes = r#""hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4"#;
@@ -284,8 +316,14 @@ mod tests {
             RopeScaling::Yarn { factor: 8.0, original: 64, beta_fast: 32.0, beta_slow: 1.0 },
         ] {
             let mut s = spec(r#""head_dim": 16, "tie_word_embeddings": true"#);
-            s.position =
-                Position::Rotary { max: 128, theta: 1e6, features: Some(8), scaling, pairing: Pairing::Halves };
+            s.position = Position::Rotary {
+                max: 128,
+                theta: 1e6,
+                features: Some(8),
+                scaling,
+                pairing: Pairing::Halves,
+                window_theta: None,
+            };
             let config = sheet.config(&s, None, &Files::default()).unwrap();
             assert_eq!(read(&config, &Files::default()), Ok(s));
         }
@@ -295,7 +333,7 @@ mod tests {
     fn relatives_are_recognised_by_what_they_have() {
         let mut windowed = spec(r#""tie_word_embeddings": true"#);
         if let Shape::Decoder(stack) = &mut windowed.shape {
-            stack.window = Some(16);
+            stack.window = Window::Every(16);
         }
         let config = SHEET.config(&windowed, None, &Files::default()).unwrap();
         assert_eq!(config.word("model_type"), Ok(Some("mistral")));

@@ -1,5 +1,6 @@
-//! Families: BERT, GPT-2, LLaMA and the others are one assembly and a difference sheet each. A sheet says how a
-//! `config.json` is a [`Spec`] and back, and where every parameter is in the family's files.
+//! Families: BERT, GPT-2, LLaMA and the others are one assembly and a difference sheet each. A sheet is whole: how a
+//! `config.json` is a [`Spec`] and back, which spec the sizes of a recipe make, where every parameter is in the family's
+//! files and in GGUF's, how it meets text, and its quirks in prose. Nothing else knows a family by its name.
 //!
 //! ```
 //! use qkv_model::families::{self, Config, Files};
@@ -10,22 +11,32 @@
 //! assert_eq!((sheet.name, spec.width), ("gpt2", 32));
 //! ```
 
-mod bart;
-mod bert;
+pub mod bart;
+pub mod bert;
 pub mod config;
-mod distilbert;
+pub mod distilbert;
+pub mod electra;
+mod framing;
+pub mod gemma2;
+pub mod gemma3;
 mod gguf;
-mod gpt2;
-mod llama;
-mod marian;
-mod roberta;
-mod t5;
-mod vit;
+pub mod gpt2;
+pub mod llama;
+pub mod marian;
+pub mod qwen3;
+pub mod roberta;
+mod rope;
+mod sizes;
+pub mod t5;
+pub mod vit;
 
 pub use config::Config;
-pub use gguf::{Dialect, config_of as gguf_config, dialect as gguf_dialect, metadata_of as gguf_metadata};
+pub use framing::{Framing, LinearLayout, Pieces, TargetStart, TextStart, TokenizerShape, Tokenizing};
+pub use gguf::{Dialect, Keys as GgufKeys, Writer as GgufWriter};
+pub use gguf::{config_of as gguf_config, dialect as gguf_dialect, metadata_of as gguf_metadata};
+pub use sizes::{Pictures, Sizes};
 
-use crate::spec::{Head, Spec};
+use crate::spec::{Head, Pool, Spec};
 use crate::{Error, Result};
 use qkv_weights::Names;
 
@@ -37,13 +48,29 @@ pub struct Sheet {
     /// what `model_type` may be
     pub model_types: &'static [&'static str],
     /// what `architectures` may be, and what they are for; the first is assumed where none is named
-    pub architectures: &'static [(&'static str, Task)],
+    pub architectures: &'static [(&'static str, HeadKind)],
     /// what `config.json` says
     pub read: fn(&Config, &Files) -> Result<Spec>,
     /// what `config.json` must say
     pub write: fn(&Spec, &mut Config) -> Result<()>,
     /// where every parameter is
     pub names: fn(&Spec, &Config) -> Names,
+    /// a new network of these sizes, with the head it is pre-trained with; a size it does not have is refused
+    pub sizes: fn(&Sizes) -> Result<Spec>,
+    /// what stands between the first position and a classifier
+    pub pool: Pool,
+    /// the special tokens around one and two texts
+    pub framing: Framing,
+    /// what a row of running text begins with
+    pub text_start: TextStart,
+    /// what the decoder of a pair begins with; `None`: there is no pair
+    pub target_start: Option<TargetStart>,
+    /// what its tokenizer is like; `None`: it reads no text
+    pub tokenizer: Option<Tokenizing>,
+    /// how linear layers lie in its files
+    pub linear: LinearLayout,
+    /// its words in GGUF; `None`: GGUF does not know it
+    pub gguf: Option<Dialect>,
 }
 
 /// Every family.
@@ -51,8 +78,12 @@ pub const ALL: &[&Sheet] = &[
     &bert::SHEET,
     &roberta::SHEET,
     &distilbert::SHEET,
+    &electra::SHEET,
     &gpt2::SHEET,
     &llama::SHEET,
+    &qwen3::SHEET,
+    &gemma2::SHEET,
+    &gemma3::SHEET,
     &t5::SHEET,
     &bart::SHEET,
     &marian::SHEET,
@@ -61,7 +92,7 @@ pub const ALL: &[&Sheet] = &[
 
 /// What a checkpoint is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum HeadKind {
     /// hidden states, and one vector for the sequence where there is a pooler
     Base,
     /// the next token
@@ -74,9 +105,11 @@ pub enum Task {
     Tag,
     /// where an answer begins and ends
     Answer,
+    /// which tokens were replaced
+    Detect,
 }
 
-impl Task {
+impl HeadKind {
     /// The task of a network with this head.
     pub fn of(head: &Head) -> Self {
         match head {
@@ -86,6 +119,7 @@ impl Task {
             Head::Classify { .. } => Self::Classify,
             Head::Tag { .. } => Self::Tag,
             Head::Span => Self::Answer,
+            Head::Detect { .. } => Self::Detect,
         }
     }
 }
@@ -137,7 +171,7 @@ pub fn named(name: &str) -> Result<&'static Sheet> {
 
 impl Sheet {
     /// What the checkpoint is for, by its first architecture; an unknown one is refused.
-    pub fn task(&self, config: &Config) -> Result<Task> {
+    pub fn task(&self, config: &Config) -> Result<HeadKind> {
         let Some(name) = config.architecture() else { return Ok(self.architectures[0].1) };
         self.architectures.iter().find(|(n, _)| *n == name).map(|(_, task)| *task).ok_or_else(|| {
             let known: Vec<&str> = self.architectures.iter().map(|(n, _)| *n).collect();
@@ -156,7 +190,7 @@ impl Sheet {
             return Ok(known.clone());
         }
         let mut config = known.cloned().unwrap_or_else(|| Config::new(self.name));
-        let task = Task::of(&spec.head);
+        let task = HeadKind::of(&spec.head);
         if !self.task(&config).is_ok_and(|t| t == task && config.architecture().is_some()) {
             let Some((name, _)) = self.architectures.iter().find(|(_, t)| *t == task) else {
                 let what = format!("a {} network has no head for {task:?}", self.name);
@@ -204,9 +238,17 @@ mod tests {
             ("tiny-decoder", "gpt2"),
             ("llama-7b", "llama"),
             ("llama3-8b", "llama"),
+            ("tiny-qwen3", "qwen3"),
+            ("qwen3-0.6b", "qwen3"),
             ("tiny-t5", "t5"),
             ("t5-base", "t5"),
             ("bart-base", "bart"),
+            ("tiny-electra", "electra"),
+            ("electra-small", "electra"),
+            ("tiny-gemma2", "gemma2"),
+            ("gemma2-2b", "gemma2"),
+            ("tiny-gemma3", "gemma3_text"),
+            ("gemma3-1b", "gemma3_text"),
             ("tiny-pair", "marian"),
             ("transformer-big", "marian"),
             ("vit-base", "vit"),
@@ -228,31 +270,23 @@ mod tests {
     #[test]
     fn name_tables_are_complete_and_bijective() {
         let heads = |family: &str, task| match task {
-            Task::Base if ["bert", "roberta", "vit"].contains(&family) => Head::Pool,
-            Task::Base => Head::None,
-            Task::Language => Head::Language { output: crate::spec::Output::Own, bias: false },
-            Task::Masked => Head::Masked { act: qkv_kernels::Activation::Gelu },
-            Task::Classify => {
+            // Where there is a pooler.
+            HeadKind::Base if ["bert", "roberta", "vit"].contains(&family) => Head::Pool,
+            HeadKind::Base => Head::None,
+            HeadKind::Language => Head::Language { output: crate::spec::Output::Own, bias: false },
+            HeadKind::Masked => Head::Masked { act: qkv_kernels::Activation::Gelu },
+            HeadKind::Classify => {
                 Head::Classify { labels: 3, pool: crate::spec::Pool::Dense(qkv_kernels::Activation::Tanh) }
             }
-            Task::Tag => Head::Tag { labels: 5 },
-            Task::Answer => Head::Span,
+            HeadKind::Tag => Head::Tag { labels: 5 },
+            HeadKind::Answer => Head::Span,
+            HeadKind::Detect => Head::Detect { act: qkv_kernels::Activation::Gelu },
         };
-        for (family, preset) in [
-            ("bert", "tiny-encoder"),
-            ("roberta", "tiny-encoder"),
-            ("distilbert", "tiny-encoder"),
-            ("gpt2", "tiny-decoder"),
-            ("llama", "tiny-llama"),
-            ("t5", "tiny-t5"),
-            ("bart", "tiny-bart"),
-            ("marian", "tiny-pair"),
-            ("vit", "tiny-vit"),
-        ] {
-            let sheet = named(family).expect("a family");
+        for sheet in ALL {
+            let family = sheet.name;
             for (architecture, task) in sheet.architectures {
-                let mut spec = presets::find(preset).expect("a preset").spec();
-                if *task != Task::Language || !matches!(spec.head, Head::Language { .. }) {
+                let mut spec = (sheet.sizes)(&sizes::tests::sizes_of(sheet)).expect("a network");
+                if *task != HeadKind::of(&spec.head) {
                     spec.head = heads(family, *task);
                 }
                 let mut config = Config::new(sheet.name);

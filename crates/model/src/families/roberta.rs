@@ -1,33 +1,43 @@
 //! RoBERTa (Liu et al. 2019): BERT's network, trained better.
 //!
 //! Quirks: position numbers begin at `pad_token_id + 1`, tokens that are padding are not counted, and all padding takes
-//! the row `pad_token_id`; so a table of 514 rows has room for 512 tokens. There is one kind of token. The classifier has
+//! the row `pad_token_id`; so a table of 514 rows has room for 512 tokens. There is one token type. The classifier has
 //! a dense layer and tanh of its own instead of BERT's pooler, and the masked head always uses the exact GELU.
 
-use super::{Config, Files, Sheet, Task, bert};
+use super::{Config, Files, HeadKind, Sheet, bert};
+use super::{Framing, LinearLayout, Pieces, Sizes, TextStart, TokenizerShape, Tokenizing};
 use crate::Result;
-use crate::spec::{Head, Place, Pool, Position, Spec};
+use crate::spec::{Head, Input, Place, Pool, Position, Spec};
 use qkv_kernels::Activation;
 use qkv_weights::Names;
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "roberta",
     model_types: &["roberta", "xlm-roberta"],
     architectures: &[
-        ("RobertaForMaskedLM", Task::Masked),
-        ("RobertaModel", Task::Base),
-        ("RobertaForSequenceClassification", Task::Classify),
-        ("RobertaForTokenClassification", Task::Tag),
-        ("RobertaForQuestionAnswering", Task::Answer),
-        ("XLMRobertaForMaskedLM", Task::Masked),
-        ("XLMRobertaModel", Task::Base),
-        ("XLMRobertaForSequenceClassification", Task::Classify),
-        ("XLMRobertaForTokenClassification", Task::Tag),
-        ("XLMRobertaForQuestionAnswering", Task::Answer),
+        ("RobertaForMaskedLM", HeadKind::Masked),
+        ("RobertaModel", HeadKind::Base),
+        ("RobertaForSequenceClassification", HeadKind::Classify),
+        ("RobertaForTokenClassification", HeadKind::Tag),
+        ("RobertaForQuestionAnswering", HeadKind::Answer),
+        ("XLMRobertaForMaskedLM", HeadKind::Masked),
+        ("XLMRobertaModel", HeadKind::Base),
+        ("XLMRobertaForSequenceClassification", HeadKind::Classify),
+        ("XLMRobertaForTokenClassification", HeadKind::Tag),
+        ("XLMRobertaForQuestionAnswering", HeadKind::Answer),
     ],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::SeparatedTwice,
+    text_start: TextStart::Nothing,
+    target_start: None,
+    tokenizer: Some(Tokenizing { pieces: Pieces::Bpe, shape: TokenizerShape::Listed(SPECIAL) }),
+    linear: LinearLayout::OutIn,
+    gguf: None,
 };
 
 fn read(config: &Config, files: &Files) -> Result<Spec> {
@@ -38,19 +48,36 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
         let what = format!("{rows} rows leave no position behind padding's row {pad}");
         return Err(config.error("max_position_embeddings", what, "use more rows"));
     };
-    let position = Position::Learned { max, offset, uncounted: Some(pad), place: Place::Input };
+    let position = Position::Learned { max, offset, padding_id: Some(pad), place: Place::Input };
     let head = match SHEET.task(config)? {
-        Task::Masked | Task::Language => Head::Masked { act: Activation::Gelu },
+        HeadKind::Masked | HeadKind::Language => Head::Masked { act: Activation::Gelu },
         task => bert::head(config, task, Pool::Dense(Activation::Tanh), files.has("pooler.dense.weight"))?,
     };
     bert::read_encoder(config, config.count_or("type_vocab_size", 1)?, position, head)
 }
 
+/// A new RoBERTa: its tokenizer's padding says where positions begin.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    let pad = sizes.pad.unwrap_or(1);
+    let offset = pad as usize + 1;
+    let position = Position::Learned { max: sizes.positions, offset, padding_id: Some(pad), place: Place::Input };
+    let mut spec = Spec { position, ..bert::encoder(&Sizes { pad: Some(pad), ..*sizes }) };
+    if let Input::Tokens { token_types, .. } = &mut spec.input {
+        *token_types = 1;
+    }
+    Ok(spec)
+}
+
+/// RoBERTa's and BART's special tokens, in their order.
+pub(super) const SPECIAL: &[&str] = &["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
+
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {
     bert::write_encoder(spec, config)?;
-    if let Position::Learned { max, offset, uncounted, .. } = spec.position {
+    if let Position::Learned { max, offset, padding_id, .. } = spec.position {
         config.set("max_position_embeddings", max + offset);
-        if let Some(pad) = uncounted {
+        if let Some(pad) = padding_id {
             config.set("pad_token_id", pad);
         }
     }

@@ -6,26 +6,36 @@
 //! where there is an `lm_head.weight`, it is not. Whether it is scaled by 1/√C is `scale_decoder_outputs`, or where that
 //! is missing, `tie_word_embeddings`.
 
-use super::{Config, Files, Sheet, Task, config};
-use crate::Result;
+use super::{Config, Files, HeadKind, Sheet, config};
+use super::{Framing, LinearLayout, Pieces, Sizes, TargetStart, TextStart, TokenizerShape, Tokenizing};
 use crate::presets;
-use crate::spec::{Dropout, Head, HeadWidth, Output, Position, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, Head, HeadWidth, InitScheme, Output, Pool, Position, Shape, Spec, Stack};
+use crate::{Error, Result};
 use qkv_kernels::Activation;
 use qkv_nn::position::Buckets;
 use qkv_nn::{Ffn, NormKind};
 use qkv_weights::Names;
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "t5",
     model_types: &["t5", "mt5"],
     architectures: &[
-        ("T5ForConditionalGeneration", Task::Language),
-        ("MT5ForConditionalGeneration", Task::Language),
-        ("T5WithLMHeadModel", Task::Language),
+        ("T5ForConditionalGeneration", HeadKind::Language),
+        ("MT5ForConditionalGeneration", HeadKind::Language),
+        ("T5WithLMHeadModel", HeadKind::Language),
     ],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::Dense(Activation::Tanh),
+    framing: Framing::Ended,
+    text_start: TextStart::Nothing,
+    target_start: Some(TargetStart::Pad),
+    tokenizer: Some(Tokenizing { pieces: Pieces::Unigram, shape: TokenizerShape::Sentinels(32) }),
+    linear: LinearLayout::OutIn,
+    gguf: None,
 };
 
 fn read(config: &Config, files: &Files) -> Result<Spec> {
@@ -53,9 +63,22 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
         position: Position::Relative(Buckets::Logarithmic { buckets, max_distance, both_ways: true }),
         head: Head::Language { output, bias: false },
         dropout: Dropout { attention: p, inner: p, ..Dropout::residual(p) },
-        start: Start::T5,
+        init: InitScheme::T5,
         ..presets::t5(config.count_or("vocab_size", 32_128)?, width, 1, 1, 1)
     })
+}
+
+/// A new T5. Each of its matrices starts by its own width.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.of_text(SHEET.name)?;
+    sizes.no_kv_heads(SHEET.name)?;
+    if sizes.std.is_some() {
+        let what = "each matrix of a t5 starts by its own width";
+        return Err(Error::new("model.start", what, "leave it at 0"));
+    }
+    let Sizes { vocabulary, width, layers, heads, dropout, .. } = *sizes;
+    let spec = presets::t5(vocabulary, width, layers, heads, sizes.inner());
+    Ok(Spec { dropout: Dropout { inner: dropout, ..sizes.everywhere() }, ..spec })
 }
 
 /// `relu`, `gated-gelu` and so on. The gated GELU has always been the approximate one.

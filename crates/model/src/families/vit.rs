@@ -2,20 +2,30 @@
 //!
 //! Quirks: the patch layer is a convolution in the file; positions have a batch axis there and are no module of their own.
 
-use super::{Config, Files, Sheet, Task, bert};
-use crate::Result;
+use super::{Config, Files, HeadKind, Sheet, bert};
+use super::{Framing, LinearLayout, Pictures, Sizes, TextStart};
 use crate::presets;
-use crate::spec::{Dropout, Input, Pool, Shape, Spec, Stack, Start};
+use crate::spec::{Dropout, InitScheme, Input, Pool, Shape, Spec, Stack};
+use crate::{Error, Result};
 use qkv_nn::NormKind;
 use qkv_weights::{Layout, Names};
 
-pub(super) const SHEET: Sheet = Sheet {
+/// The family.
+pub const SHEET: Sheet = Sheet {
     name: "vit",
     model_types: &["vit"],
-    architectures: &[("ViTForImageClassification", Task::Classify), ("ViTModel", Task::Base)],
+    architectures: &[("ViTForImageClassification", HeadKind::Classify), ("ViTModel", HeadKind::Base)],
     read,
     write,
     names,
+    sizes,
+    pool: Pool::First,
+    framing: Framing::ClsSep { token_types: true },
+    text_start: TextStart::Nothing,
+    target_start: None,
+    tokenizer: None,
+    linear: LinearLayout::OutIn,
+    gguf: None,
 };
 
 fn read(config: &Config, files: &Files) -> Result<Spec> {
@@ -41,9 +51,25 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
             head: 0.0,
             ..Dropout::residual(hidden)
         },
-        start: Start::Normal { std: config.number_or("initializer_range", 0.02)? },
+        init: InitScheme::Normal { std: config.number_or("initializer_range", 0.02)? },
         ..presets::vit(image, patch, width, 1, 1, 1)
     })
+}
+
+/// A new ViT. Its classifier has no dropout of its own.
+fn sizes(sizes: &Sizes) -> Result<Spec> {
+    sizes.no_kv_heads(SHEET.name)?;
+    let Sizes { width, layers, heads, labels, .. } = *sizes;
+    let Some(Pictures { image, patch, channels }) = sizes.pictures else {
+        let what = "a vit reads pictures, but the corpus is text";
+        return Err(Error::new("model.family", what, "choose another family"));
+    };
+    if patch == 0 {
+        return Err(Error::new("model.patch", "must not be 0", "use a number that divides the pictures' size"));
+    }
+    let spec = presets::vit(image, patch, width, layers, heads, labels);
+    let dropout = Dropout { head: 0.0, ..sizes.everywhere() };
+    Ok(sizes.widened(Spec { input: Input::Patches { image, patch, channels }, dropout, init: sizes.normal(), ..spec }))
 }
 
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {

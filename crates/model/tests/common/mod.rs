@@ -2,12 +2,12 @@
 //! its natural loss, and its gradients by path.
 #![allow(dead_code)] // each test file uses its part
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use qkv_kernels::{CrossEntropy, IGNORED, Ids, Key, cross_entropy};
 use qkv_model::spec::{Head, Input, Shape, Spec};
 use qkv_model::{CausalLm, Encoder, Seq2Seq, Tokens, Transformer, presets};
-use qkv_nn::Cx;
+use qkv_nn::{Cx, walk};
 use qkv_testkit::{max_diff, tolerance, values};
 use std::collections::BTreeMap;
 
@@ -92,10 +92,10 @@ impl Given {
                 let pixels = Key::new(3, 0, 9).normals(shape.iter().product());
                 Self::Look(Tensor::from_data(TensorData::new(pixels, shape), &Device::flex()))
             }
-            (Input::Tokens { kinds: 0, .. }, Shape::Encoder(_)) => Self::Read(source()),
-            (Input::Tokens { kinds, .. }, Shape::Encoder(_)) => {
-                let kind = |i: usize| (i % t * kinds / t) as u32; // the first part of a row is of the first kind
-                Self::Read(source().with_kinds(Ids::new((0..b * t).map(kind).collect::<Vec<_>>(), b)))
+            (Input::Tokens { token_types: 0, .. }, Shape::Encoder(_)) => Self::Read(source()),
+            (Input::Tokens { token_types, .. }, Shape::Encoder(_)) => {
+                let kind = |i: usize| (i % t * token_types / t) as u32; // the first part of a row is of the first type
+                Self::Read(source().with_token_types(Ids::new((0..b * t).map(kind).collect::<Vec<_>>(), b)))
             }
             (_, Shape::Decoder(_)) => Self::Continue(source()),
             (_, Shape::Pair { .. }) => Self::Translate(source(), tokens(b, t + 2, 2)),
@@ -105,7 +105,7 @@ impl Given {
     /// Row `b` alone.
     pub(crate) fn row(&self, b: usize) -> Self {
         let one = |tokens: &Tokens| Tokens {
-            kinds: tokens.kinds.as_ref().map(|k| Ids::one(k.row(b))),
+            token_types: tokens.token_types.as_ref().map(|k| Ids::one(k.row(b))),
             ..Tokens::new(Ids::one(tokens.ids.row(b)))
         };
         match self {
@@ -142,6 +142,12 @@ pub(crate) fn loss(model: &Transformer, given: &Given, cx: &mut Cx) -> Tensor<1>
             let target = |i| if i % 3 == 0 { label(i, n) } else { IGNORED };
             (answer.reshape([b * t, n]), (0..b * t).map(target).collect())
         }
+        // One score: yes, against the zero of no.
+        Head::Detect { .. } => {
+            let no = answer.zeros_like();
+            let both = Tensor::cat(vec![no, answer], 2).reshape([b * t, 2]);
+            (both, (0..b * t).map(|i| label(i, 2)).collect())
+        }
         // A start and an end: two choices among the positions.
         Head::Span => (answer.swap_dims(1, 2).reshape([b * n, t]), (0..b * n).map(|i| label(i, t)).collect()),
         _ => (answer.reshape([b * t, n]), (0..b * t).map(|i| label(i, n)).collect()),
@@ -151,38 +157,16 @@ pub(crate) fn loss(model: &Transformer, given: &Given, cx: &mut Cx) -> Tensor<1>
 
 /// The gradient of every parameter that has one, by path.
 pub(crate) fn gradients<M: Module>(model: &M, grads: &Gradients) -> BTreeMap<String, Vec<f32>> {
-    walk(model, Some(grads))
+    let mut found = BTreeMap::new();
+    walk(model, |p| found.extend(p.grad(grads).map(|g| (p.path().to_string(), values(g)))));
+    found
 }
 
 /// The values of every parameter, by path.
 pub(crate) fn parameters<M: Module>(model: &M) -> BTreeMap<String, Vec<f32>> {
-    walk(model, None)
-}
-
-fn walk<M: Module>(model: &M, grads: Option<&Gradients>) -> BTreeMap<String, Vec<f32>> {
-    struct Walk<'a> {
-        grads: Option<&'a Gradients>,
-        path: Vec<String>,
-        found: BTreeMap<String, Vec<f32>>,
-    }
-    impl ModuleVisitor for Walk<'_> {
-        fn enter_module(&mut self, name: &str, _: &str) {
-            self.path.push(name.to_string());
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let found = match self.grads {
-                Some(grads) => param.val().grad(grads).map(values),
-                None => Some(values(param.val())),
-            };
-            self.found.extend(found.map(|x| (self.path.join("."), x)));
-        }
-    }
-    let mut walk = Walk { grads, path: vec![], found: BTreeMap::new() };
-    model.visit(&mut walk);
-    walk.found
+    let mut found = BTreeMap::new();
+    walk(model, |p| drop(found.insert(p.path().to_string(), values(p.values()))));
+    found
 }
 
 /// The Euclidean norm.

@@ -8,7 +8,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// The slope of each head. For a number that is no power of two, every second slope of the next power fills the gap, as
+/// The slope of each head. For a number that is not a power of two, every second slope of the next power fills the gap, as
 /// the authors do.
 pub fn slopes(heads: usize) -> Vec<f32> {
     let power = |n: usize| (1..=n).map(move |i| 2f64.powf(-8.0 * i as f64 / n as f64) as f32);

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::Taps;
     use crate::mask::from_lengths;
-    use crate::recurrent::tests::Reached;
+    use crate::recurrent::tests::reached;
     use burn::tensor::Device;
     use qkv_testkit::{max_diff, values, with_threads};
 
@@ -179,9 +179,7 @@ mod tests {
         let keys = block.keys(memory.clone());
         let context = block.attend(queries.clone(), &keys, &memory, Some(&real), &mut Cx::eval());
         let grads = context.square().sum().backward();
-        let mut seen = vec![];
-        block.visit(&mut Reached { grads: &grads, seen: &mut seen });
-        assert_eq!(seen, [true; 3]);
+        assert_eq!(reached(&block, &grads), [true; 3]);
         assert!(queries.grad(&grads).is_some());
         let hidden = memory.grad(&grads).expect("the memory is tracked").narrow(0, 1, 1).narrow(1, 2, 2);
         assert!(values(hidden).iter().all(|g| *g == 0.0)); // nothing flows to padding

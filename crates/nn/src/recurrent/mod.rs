@@ -437,9 +437,7 @@ pub(crate) mod tests {
             let real = from_lengths(&[5, 3], 5);
             let (y, state) = net.forward(x.clone(), Some(&real), None, &mut Cx::eval());
             let grads = (y.square().sum() + state.sum()).backward();
-            let mut seen = vec![];
-            net.visit(&mut Reached { grads: &grads, seen: &mut seen });
-            assert_eq!(seen, [true; 16]); // two layers, two ways, two projections, weight and bias
+            assert_eq!(reached(&net, &grads), [true; 16]); // two layers, two ways, two projections, weight and bias
             let dx = x.grad(&grads).expect("the input is tracked");
             assert!(values(dx.clone().narrow(0, 1, 1).narrow(1, 3, 2)).iter().all(|v| *v == 0.0)); // padding
             assert!(values(dx.narrow(0, 1, 1).narrow(1, 0, 3)).iter().all(|v| *v != 0.0));
@@ -447,17 +445,14 @@ pub(crate) mod tests {
         for_each_cell!(property);
     }
 
-    /// Notes for each parameter whether a finite gradient other than 0 has reached it.
-    pub(crate) struct Reached<'a> {
-        pub(crate) grads: &'a burn::tensor::Gradients,
-        pub(crate) seen: &'a mut Vec<bool>,
-    }
-
-    impl burn::module::ModuleVisitor for Reached<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let grad = param.val().grad(self.grads).map(values).unwrap_or_default();
-            self.seen.push(grad.iter().all(|g| g.is_finite()) && grad.iter().any(|g| *g != 0.0));
-        }
+    /// For each parameter, whether a finite gradient other than 0 has reached it.
+    pub(crate) fn reached<M: Module>(net: &M, grads: &burn::tensor::Gradients) -> Vec<bool> {
+        let mut seen = vec![];
+        crate::walk(net, |p| {
+            let grad = p.grad(grads).map(values).unwrap_or_default();
+            seen.push(grad.iter().all(|g| g.is_finite()) && grad.iter().any(|g| *g != 0.0));
+        });
+        seen
     }
 
     #[test]

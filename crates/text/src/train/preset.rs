@@ -1,11 +1,11 @@
 //! What a trained tokenizer looks like: the algorithm, the family's special tokens, the normalisation.
 
 use super::{Progress, TrainSpec, bpe, count, unigram};
-use crate::door;
-use crate::door::guard;
-use crate::recipe::{self, Recipe};
 use crate::special::Said;
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer_json::{self, TokenizerJson};
+use crate::validate;
+use crate::validate::guard;
 use qkv_base::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,9 +76,9 @@ impl Shape {
         let of = |name: &'static str| (name, special.iter().position(|s| s == name).unwrap_or(0) as u32);
         match self {
             Self::Plain | Self::Gpt2 => Value::Null,
-            Self::Bert => recipe::bert(of("[CLS]"), of("[SEP]")),
-            Self::T5 { .. } | Self::Marian => recipe::around(None, Some(of("</s>"))),
-            Self::Llama => recipe::around(Some(of("<s>")), None),
+            Self::Bert => tokenizer_json::bert(of("[CLS]"), of("[SEP]")),
+            Self::T5 { .. } | Self::Marian => tokenizer_json::around(None, Some(of("</s>"))),
+            Self::Llama => tokenizer_json::around(Some(of("<s>")), None),
         }
     }
 }
@@ -115,8 +115,8 @@ impl<'a> Plan<'a> {
             _ => Vec::new(),
         };
         let model = json!({"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"});
-        let shell = recipe_of(spec, model, &[], &[]);
-        let shell = door::open("tokenizer to train", &shell.json(), None)?;
+        let shell = tokenizer_json_of(spec, model, &[], &[]);
+        let shell = validate::open("tokenizer to train", &shell.into_value(), None)?;
         Ok(Self { spec, first, last, unk, shell })
     }
 
@@ -154,7 +154,7 @@ impl<'a> Plan<'a> {
             Kind::Unigram => self.unigram(words, progress)?,
             Kind::Char => self.chars(words)?,
         };
-        let json = recipe_of(self.spec, model, &self.first, &self.last).json();
+        let json = tokenizer_json_of(self.spec, model, &self.first, &self.last).into_value();
         Tokenizer::from_parts("trained tokenizer", &json, &Said::default(), Vec::new())
     }
 
@@ -266,11 +266,11 @@ fn normalizers(spec: &TrainSpec) -> Vec<Value> {
     spec.normal.iter().flat_map(one).collect()
 }
 
-fn recipe_of(spec: &TrainSpec, model: Value, first: &[String], last: &[String]) -> Recipe {
+fn tokenizer_json_of(spec: &TrainSpec, model: Value, first: &[String], last: &[String]) -> TokenizerJson {
     let mut normal = normalizers(spec);
     let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
     let (pre_tokenizer, decoder) = match spec.kind {
-        Kind::Bpe => (recipe::byte_level(false, true), recipe::byte_level(true, true)),
+        Kind::Bpe => (tokenizer_json::byte_level(false, true), tokenizer_json::byte_level(true, true)),
         Kind::WordPiece => {
             normal.push(json!({"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
                                "strip_accents": false, "lowercase": false}));
@@ -281,14 +281,14 @@ fn recipe_of(spec: &TrainSpec, model: Value, first: &[String], last: &[String]) 
             normal.push(json!({"type": "Strip", "strip_left": true, "strip_right": true}));
             (metaspace.clone(), metaspace)
         }
-        Kind::Char => (recipe::split(r"[\s\S]"), json!({"type": "Fuse"})),
+        Kind::Char => (tokenizer_json::split(r"[\s\S]"), json!({"type": "Fuse"})),
     };
     let size =
         model.get("vocab").map_or(0, |v| v.as_object().map_or_else(|| v.as_array().map_or(0, Vec::len), Map::len));
     let row = |(i, name): (usize, &String)| (i as u32, name.clone(), true);
     let after = last.iter().enumerate().map(|(i, name)| row((size.saturating_sub(last.len()) + i, name)));
-    Recipe {
-        normalizer: recipe::sequence("normalizers", normal),
+    TokenizerJson {
+        normalizer: tokenizer_json::sequence("normalizers", normal),
         pre_tokenizer,
         post_processor: if first.is_empty() { Value::Null } else { spec.shape.around(first) },
         decoder,

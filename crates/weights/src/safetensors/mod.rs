@@ -10,7 +10,7 @@ mod write;
 pub(crate) use read::read;
 pub use write::save_safetensors;
 
-/// The key of the table that is no tensor.
+/// The key of the table that is not a tensor.
 const METADATA: &str = "__metadata__";
 /// The longest table that anyone reads.
 const MOST_HEADER: u64 = 100_000_000;

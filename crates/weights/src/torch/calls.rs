@@ -121,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// A `state_dict` carries the versions of its modules as an attribute, which is no weight.
+    /// A `state_dict` carries the versions of its modules as an attribute, which is not a weight.
     pub(super) fn build(&mut self, c: &Cursor) -> Result<()> {
         let state = self.pop(c)?;
         let known = matches!(self.get(state), Object::Dict(_));

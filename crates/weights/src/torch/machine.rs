@@ -239,7 +239,7 @@ impl Machine {
     fn named_by_stack(&mut self, c: &mut Cursor) -> Result<()> {
         let (name, module) = (self.pop(c)?, self.pop(c)?);
         let (Object::Text(module), Object::Text(name)) = (self.get(module).clone(), self.get(name).clone()) else {
-            return Err(c.error("its pickle names a global by something that is no text"));
+            return Err(c.error("its pickle names a global by something that is not text"));
         };
         self.global(c, &module, &name)
     }

@@ -105,10 +105,10 @@ pub(crate) fn read_legacy(path: &Path, bytes: Bytes) -> Result<Parsed> {
 fn legacy_storages(cursor: &mut Cursor, pickle: &Pickle, keys: &Pickle) -> Result<HashMap<String, Home>> {
     let widths: HashMap<&str, usize> =
         pickle.storages.iter().map(|s| (s.key.as_str(), s.dtype.map_or(1, |d| d.block().1))).collect();
-    let Object::List(list) = keys.top() else { return Err(cursor.error("the keys of its storages are no list")) };
+    let Object::List(list) = keys.top() else { return Err(cursor.error("the keys of its storages are not a list")) };
     let mut homes = HashMap::new();
     for &id in list {
-        let Object::Text(key) = keys.get(id) else { return Err(cursor.error("the key of a storage is no text")) };
+        let Object::Text(key) = keys.get(id) else { return Err(cursor.error("the key of a storage is not text")) };
         let Some(width) = widths.get(key.as_str()) else {
             return Err(cursor.error(format!("storage `{key}` belongs to no tensor")));
         };
@@ -128,7 +128,7 @@ fn legacy_storages(cursor: &mut Cursor, pickle: &Pickle, keys: &Pickle) -> Resul
 /// Keys under which training programs keep the weights among other things.
 const WRAPPERS: [&str; 4] = ["state_dict", "model_state_dict", "model", "module"];
 
-/// The named tensors; what is no tensor is listed under `torch.ignored` in the metadata.
+/// The named tensors; what is not a tensor is listed under `torch.ignored` in the metadata.
 fn tensors(place: &str, pickle: &Pickle, homes: &HashMap<String, Home>) -> Result<(Vec<(Entry, Part)>, Metadata)> {
     let Object::Dict(top) = pickle.top() else {
         let what = format!("holds {}, not a dictionary of tensors", pickle.top().kind());
@@ -157,7 +157,7 @@ fn tensors(place: &str, pickle: &Pickle, homes: &HashMap<String, Home>) -> Resul
     let mut entries = Vec::new();
     for &(key, value) in state {
         let Some(name) = pickle.text(key) else {
-            return Err(Error::new(place, "has a key that is no text", TRUSTED));
+            return Err(Error::new(place, "has a key that is not text", TRUSTED));
         };
         match pickle.get(value) {
             Object::Tensor(tensor) => entries.push(entry(place, name, tensor, pickle, homes)?),

@@ -41,6 +41,6 @@ fn a_file_is_known_by_its_first_bytes() {
 fn others_are_named() {
     assert_eq!(refused("a.bin", b""), "is empty");
     assert!(refused("a.bin", b"version https://git-lfs.github.com/spec/v1\n").contains("git-lfs pointer"));
-    assert!(refused("a.h5", b"\x89HDF\r\n\x1a\n").contains("is no file of weights"));
-    assert!(refused("a.pkl", b"\x80\x04N.").contains("is no file of weights"));
+    assert!(refused("a.h5", b"\x89HDF\r\n\x1a\n").contains("is not a file of weights"));
+    assert!(refused("a.pkl", b"\x80\x04N.").contains("is not a file of weights"));
 }

@@ -119,7 +119,7 @@ fn bad_headers() {
     }
     let mut bytes = good().bytes();
     bytes[0] = b'F';
-    assert!(refused(NAME, &bytes).contains("is no file of weights"));
+    assert!(refused(NAME, &bytes).contains("is not a file of weights"));
     for (counts, what) in [
         ((1 << 63, 1), "9223372036854775808 tensors of at least 24 bytes each cannot be in"),
         ((2, 1 << 63), "9223372036854775808 metadata pairs"),

@@ -151,7 +151,7 @@ fn every_bad_index_is_refused() {
     let first = "model-00001-of-00002.safetensors";
     let map = |pairs: &str| format!("{{\"weight_map\":{{{pairs}}}}}");
     for (index, what) in [
-        (map("\"a\":\"../../x\""), "names the shard `../../x`, which is no plain file name"),
+        (map("\"a\":\"../../x\""), "names the shard `../../x`, which is not a plain file name"),
         (map("\"a\":\"/etc/passwd\""), "no plain file name"),
         (map("\"a\":\"..\""), "no plain file name"),
         (map("\"a\":\"\""), "no plain file name"),
@@ -163,9 +163,9 @@ fn every_bad_index_is_refused() {
         (map(&format!("\"a\":\"{first}\",\"a\":\"{first}\"")), "tensor `a` comes twice"),
         (map(""), "names no shards"),
         ("{}".into(), "missing field `weight_map`"),
-        ("{\"weight_map\":[]}".into(), "is no index of shards"),
-        ("[".repeat(100_000), "is no index of shards"),
-        (String::new(), "is no index of shards"),
+        ("{\"weight_map\":[]}".into(), "is not an index of shards"),
+        ("[".repeat(100_000), "is not an index of shards"),
+        (String::new(), "is not an index of shards"),
     ] {
         let dir = shards();
         std::fs::write(dir.path().join("model.safetensors.index.json"), index).unwrap();

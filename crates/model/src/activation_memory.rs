@@ -1,0 +1,100 @@
+//! What a training pass keeps for its backward, counted from the spec: every kernel keeps its inputs, and no more.
+//!
+//! For each token, with C the width, `H·D` that of the queries, `G·D` that of keys and values, F that of the
+//! feed-forward and V the vocabulary:
+//!
+//! | part | floats |
+//! |---|---|
+//! | self-attention | `2C` into and out of the norm, `H·D + 2G·D` queries, keys and values, `H·D` mixed |
+//! | cross-attention | `2C + 2H·D`, and `2G·D` for each token of the memory |
+//! | feed-forward | `2C`, and `2F` before and behind the activation (`3F` gated) |
+//! | norms on queries and keys | `H·D + G·D` before them |
+//! | norms behind sub-layers | `C` each |
+//! | head | `2C`, and its answers: `V` for a language (`2V` with a soft cap) |
+//!
+//! With blocks run again in the backward, each keeps `C`, and the largest of them is whole at one time.
+
+use crate::spec::{Head, Shape, Spec, Stack};
+use qkv_nn::{Ffn, Wiring};
+
+/// Tokens of a batch, padding counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// rows
+    pub rows: usize,
+    /// tokens that a pair's encoder reads; 0 otherwise
+    pub source: usize,
+    /// tokens of the stack that answers
+    pub target: usize,
+}
+
+/// Bytes that are held at the peak of a pass over `batch`, besides weights and their gradients.
+pub fn bytes(spec: &Spec, batch: Batch, recompute: bool) -> u64 {
+    let Batch { rows, source, target } = batch;
+    let mut blocks: Vec<[usize; 2]> = vec![]; // what a block keeps, and its input alone
+    let mut stack = |stack: &Stack, tokens: usize, memory: usize| {
+        let whole = block(spec, stack, tokens, memory);
+        blocks.extend(std::iter::repeat_n([whole, spec.width * tokens], stack.layers));
+    };
+    match &spec.shape {
+        Shape::Encoder(s) | Shape::Decoder(s) => stack(s, target, 0),
+        Shape::Pair { encoder, decoder } => {
+            stack(encoder, source, 0);
+            stack(decoder, target, source);
+        }
+    }
+    let kept: usize = match recompute {
+        false => blocks.iter().map(|[whole, _]| whole).sum(),
+        true => blocks.iter().map(|[_, input]| input).sum::<usize>() + blocks.iter().map(|b| b[0]).max().unwrap_or(0),
+    };
+    // The embeddings before and behind what is added to them; the answers, which become their own gradient.
+    let ends = 2 * spec.width * (source + target) + 2 * spec.width * target + answers(spec, rows, target);
+    // On the way back, a gradient of the widest layer and of what it read.
+    let inner = spec.encoder().into_iter().chain(spec.decoder()).map(|s| s.ffn.inner()).max().unwrap_or(0);
+    let back = (2 * inner + 2 * spec.width) * source.max(target);
+    4 * (kept + ends + back) as u64
+}
+
+fn block(spec: &Spec, stack: &Stack, tokens: usize, memory: usize) -> usize {
+    let (c, heads) = (spec.width, stack.heads(spec.width));
+    let (q, kv) = (heads.heads * heads.dim, heads.kv_heads * heads.dim);
+    let normed = if spec.qk_norm.is_some() { q + kv } else { 0 };
+    let behind = if spec.wiring == Wiring::Sandwich { 2 * c } else { 0 };
+    let attention = 2 * c + 2 * q + 2 * kv + heads.heads + normed + behind;
+    let cross = if memory > 0 { (2 * c + 2 * q + heads.heads) * tokens + 2 * kv * memory } else { 0 };
+    let ffn = match stack.ffn {
+        Ffn::Dense { inner, .. } => 2 * c + 2 * inner,
+        Ffn::Gated { inner, .. } => 2 * c + 3 * inner,
+    };
+    (attention + ffn) * tokens + cross
+}
+
+fn answers(spec: &Spec, rows: usize, tokens: usize) -> usize {
+    match spec.head {
+        Head::Language { .. } if spec.soft_cap.logits.is_some() => 2 * tokens * spec.vocabulary().unwrap_or(0),
+        Head::Language { .. } | Head::Masked { .. } => tokens * spec.vocabulary().unwrap_or(0),
+        Head::Detect { .. } => tokens * (2 * spec.width + 1),
+        Head::Classify { labels, .. } => rows * (labels + 2 * spec.width),
+        Head::Tag { labels } => tokens * labels,
+        Head::Span => 2 * tokens,
+        Head::None | Head::Pool => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets;
+
+    /// GPT-2 small, 4 rows of 1024: by hand.
+    #[test]
+    fn a_block_is_counted_by_hand() {
+        let spec = presets::find("gpt2").expect("a preset").spec();
+        let batch = Batch { rows: 4, source: 0, target: 4096 };
+        let block = 2 * 768 + 4 * 768 + 12 + 2 * 768 + 2 * 3072;
+        let ends = 4 * 768 + 50257;
+        let back = 2 * 3072 + 2 * 768;
+        assert_eq!(bytes(&spec, batch, false), 4 * 4096 * (12 * block + ends + back));
+        assert_eq!(bytes(&spec, batch, true), 4 * 4096 * (12 * 768 + block + ends + back));
+    }
+}

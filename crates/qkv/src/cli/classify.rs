@@ -1,0 +1,78 @@
+//! `qkv classify`: which class a text belongs to.
+
+use super::fail::Fail;
+use super::input;
+use super::terminal::{Watch, say};
+use qkv_tasks::classify::{Input, Label, classify};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  qkv classify MODEL \"what a wonderful film\"     every class with its probability
+  qkv classify MODEL --file reviews.txt --top 1   one answer for each line
+  qkv classify MODEL --pair premise hypothesis    two texts at once")]
+pub(crate) struct Args {
+    /// A model, then the texts; without a model the newest run
+    #[arg(value_name = "MODEL] [TEXT")]
+    words: Vec<String>,
+    /// A text file, one text for each line
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The texts are pairs: first and second in turn, or parted by a tab in a file
+    #[arg(long)]
+    pair: bool,
+    /// How many classes are shown, most probable first; left out, all
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Texts in a batch
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    batch: usize,
+    /// One line of JSON for each text
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    let (path, given) = input::resolve(&args.words)?;
+    let model = input::open(&path)?;
+    let texts = input::texts(given, args.file.as_deref())?;
+    let inputs = match args.pair {
+        true => pairs(&texts, args.file.is_some())?,
+        false => texts.into_iter().map(Input::Text).collect(),
+    };
+    let answers = classify(&model, &inputs, args.batch, &mut Watch::new(inputs.len(), "classifying"))?;
+    for (input, labels) in inputs.iter().zip(answers) {
+        let what = match input {
+            Input::Text(text) => text.clone(),
+            Input::Pair(a, b) => format!("{a}\t{b}"),
+        };
+        say(report(&what, &labels, args.top, args.json))?;
+    }
+    Ok(())
+}
+
+/// One answer, for people or for programs.
+fn report(what: &str, labels: &[Label], top: Option<usize>, as_json: bool) -> String {
+    let shown = &labels[..top.unwrap_or(labels.len()).min(labels.len())];
+    if as_json {
+        return json!({"text": what, "labels": shown}).to_string();
+    }
+    let words: Vec<String> = shown.iter().map(|l| format!("{} {:.2} %", l.label, 100.0 * l.score)).collect();
+    format!("{what}\n  {}", words.join("   "))
+}
+
+/// Two by two, or parted by a tab.
+fn pairs(texts: &[String], from_file: bool) -> Result<Vec<Input>, Fail> {
+    if from_file || texts.iter().all(|t| t.contains('\t')) {
+        let split = |(i, line): (usize, &String)| match line.split_once('\t') {
+            Some((a, b)) => Ok(Input::Pair(a.to_string(), b.to_string())),
+            None => Err(Fail::usage(format!("line {} has no tab", i + 1), "write first<TAB>second")),
+        };
+        return texts.iter().enumerate().map(split).collect();
+    }
+    if texts.len() % 2 == 1 {
+        return Err(Fail::usage(format!("{} texts are no pairs", texts.len()), "give first and second in turn"));
+    }
+    Ok(texts.chunks(2).map(|p| Input::Pair(p[0].clone(), p[1].clone())).collect())
+}

@@ -1,0 +1,206 @@
+//! `qkv data check`: rows, lengths, labels, and everything that would spoil a training, before it starts.
+
+use crate::cli::fail::Fail;
+use crate::cli::input;
+use crate::cli::terminal::say;
+use qkv_data::builtin::{self, Split};
+use qkv_data::readers::{BadRows, Documents, Header, LabelColumn};
+use qkv_data::{Against, Corpus, Format, Level, Reader, Report, Side, Task, Tokenize, check};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Form {
+    /// separated by commas
+    Csv,
+    /// separated by tabs
+    Tsv,
+    /// an object a line
+    Jsonl,
+    /// text, blank lines between documents
+    Text,
+    /// text, a document a line
+    Lines,
+    /// text, a document a file
+    Files,
+    /// a word and its tag a line
+    Conll,
+    /// SQuAD's JSON
+    Squad,
+    /// a folder with a subfolder of pictures for each class
+    Folder,
+    /// MNIST's files
+    Idx,
+    /// a table of pixel values, the label first
+    DigitsFirst,
+    /// a table of pixel values, the label last
+    DigitsLast,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum FirstRow {
+    /// the first row names the columns
+    Yes,
+    /// the first row is data
+    No,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Exit code: 0 training can start, 1 it cannot, 2 the data could not be read.
+
+Examples:
+  qkv data check pairs.tsv --task translate
+  qkv data check train.csv --task classify --column label=stars --valid valid.csv --test test.csv
+  qkv data check train.de,train.en --task translate --tokenizer tokenizer.json --max-length 128
+  qkv data check builtin:reviews                        a corpus that qkv makes, beside its other parts")]
+pub(super) struct Args {
+    /// A file or folder, two parallel files (train.de,train.en), or builtin:NAME
+    file: String,
+    /// What it is for: translate, next-token (or generate), masked, classify, classify-pair, tag, answer, image
+    #[arg(long, value_name = "TASK")]
+    task: Option<String>,
+    /// Count lengths in its tokens, and find what it does not know
+    #[arg(long, value_name = "PATH")]
+    tokenizer: Option<PathBuf>,
+    /// Tokens a row may have: what would be cut off is counted
+    #[arg(long, value_name = "N", requires = "tokenizer")]
+    max_length: Option<usize>,
+    /// The validation data: what of it is in the training data too, which labels are new
+    #[arg(long, value_name = "FILE")]
+    valid: Option<String>,
+    /// The test data, likewise
+    #[arg(long, value_name = "FILE")]
+    test: Option<String>,
+    /// Which column holds a field: label=stars, or by number from 1: text=3
+    #[arg(long = "column", value_name = "FIELD=COLUMN")]
+    columns: Vec<String>,
+    /// How the file is written; left out, by its name
+    #[arg(long)]
+    format: Option<Form>,
+    /// Does the first row of a table name the columns? Left out, it is found out and told
+    #[arg(long)]
+    header: Option<FirstRow>,
+    /// Leave rows out that cannot be read, and count them
+    #[arg(long)]
+    skip_bad_rows: bool,
+    /// One line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A corpus that was read or made, with its other sides.
+struct Data {
+    train: Arc<dyn Corpus>,
+    others: Vec<(&'static str, Arc<dyn Corpus>)>,
+    task: Task,
+    bad_rows: usize,
+    notes: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Fail> {
+    if args.max_length == Some(0) {
+        return Err(Fail::usage("--max-length must not be 0", "use a number of tokens"));
+    }
+    let task = args.task.as_deref().map(Task::parse).transpose()?;
+    let side = args.tokenizer.as_deref().map(input::tokenizer).transpose()?.map(|t| Side::source(&t));
+    let data = if args.file.starts_with("builtin:") { made(args, task)? } else { read(args, task)? };
+    let others: Vec<(&str, &dyn Corpus)> = data.others.iter().map(|(name, corpus)| (*name, &**corpus)).collect();
+    let against = Against {
+        tokenizer: side.as_ref().map(|side| side as &dyn Tokenize),
+        max_length: args.max_length,
+        others: &others,
+        bad_rows: data.bad_rows,
+    };
+    let report = check(&*data.train, data.task, against)?;
+    tell(&report, &data.notes, args.json)?;
+    verdict(&report, &args.file)
+}
+
+fn tell(report: &Report, notes: &[String], json: bool) -> Result<(), Fail> {
+    if !json {
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
+        return say(report);
+    }
+    let broken = |e: serde_json::Error| Fail::failed("report", e, "");
+    let mut value = serde_json::to_value(report).map_err(broken)?;
+    value["can_train"] = report.can_train().into();
+    value["notes"] = notes.into();
+    say(value)
+}
+
+/// The reasons why training cannot start, if it cannot.
+fn verdict(report: &Report, file: &str) -> Result<(), Fail> {
+    let stops: Vec<_> = report.findings.iter().filter(|finding| finding.level == Level::Stop).collect();
+    let Some(first) = stops.first() else { return Ok(()) };
+    let reasons: Vec<&str> = stops.iter().map(|finding| finding.what.as_str()).collect();
+    Err(Fail::failed(file, format!("training cannot start: {}", reasons.join("; ")), &first.hint))
+}
+
+/// A built-in corpus beside its other parts.
+fn made(args: &Args, task: Option<Task>) -> Result<Data, Fail> {
+    let read = args.valid.is_some() || args.test.is_some() || args.format.is_some() || args.header.is_some();
+    if read || !args.columns.is_empty() || args.skip_bad_rows {
+        let what = format!("{} is made, not read, with all its parts", args.file);
+        return Err(Fail::usage(what, "leave out --valid, --test, --format, --header, --column and --skip-bad-rows"));
+    }
+    let corpus = builtin::Corpus::find(&args.file)?;
+    let task = task.unwrap_or(corpus.task());
+    let side = |split: Split| -> Arc<dyn Corpus> {
+        Arc::new(corpus.examples(1, split).take(corpus.size(split)).map(|e| e.for_task(task)).collect::<Vec<_>>())
+    };
+    let others = [Split::Valid, Split::Test, Split::Compositional].map(|split| (split.name(), side(split)));
+    Ok(Data { train: side(Split::Train), others: others.into(), task, bad_rows: 0, notes: vec![] })
+}
+
+fn read(args: &Args, task: Option<Task>) -> Result<Data, Fail> {
+    let Some(task) = task else {
+        let names = Task::ALL.map(Task::name).join(", ");
+        return Err(Fail::usage("what is the data for?", format!("say --task with one of {names}")));
+    };
+    let mut reader = Reader::new(task);
+    for column in &args.columns {
+        let Some((field, name)) = column.split_once('=') else {
+            return Err(Fail::usage(format!("--column {column}: no `=`"), "write FIELD=COLUMN, such as label=stars"));
+        };
+        reader = reader.column(field, name)?;
+    }
+    reader.format = args.format.map(format);
+    reader.header = match args.header {
+        None => Header::Detect,
+        Some(FirstRow::Yes) => Header::Yes,
+        Some(FirstRow::No) => Header::No,
+    };
+    reader.bad_rows = if args.skip_bad_rows { BadRows::Skip } else { BadRows::Refuse };
+    let mut notes = vec![];
+    let mut open = |file: &String| -> Result<(Arc<dyn Corpus>, usize), Fail> {
+        let opened = reader.open(Path::new(file))?;
+        notes.extend(opened.notes.iter().map(|note| format!("{file}: {note}")));
+        opened.tally.first.iter().for_each(|error| eprintln!("warning: skipped {error}"));
+        Ok((opened.corpus, opened.tally.bad))
+    };
+    let (train, bad_rows) = open(&args.file)?;
+    let mut others = vec![];
+    for (name, file) in [("valid", &args.valid), ("test", &args.test)] {
+        if let Some(file) = file {
+            others.push((name, open(file)?.0));
+        }
+    }
+    Ok(Data { train, others, task, bad_rows, notes })
+}
+
+fn format(form: Form) -> Format {
+    match form {
+        Form::Csv => Format::Csv,
+        Form::Tsv => Format::Tsv,
+        Form::Jsonl => Format::JsonLines,
+        Form::Text => Format::Text(Documents::Paragraphs),
+        Form::Lines => Format::Text(Documents::Lines),
+        Form::Files => Format::Text(Documents::Files),
+        Form::Conll => Format::Conll,
+        Form::Squad => Format::Squad,
+        Form::Folder => Format::Folder(None),
+        Form::Idx => Format::Idx { labels: None },
+        Form::DigitsFirst => Format::Digits { label: LabelColumn::First, size: None },
+        Form::DigitsLast => Format::Digits { label: LabelColumn::Last, size: None },
+    }
+}

@@ -1,0 +1,72 @@
+//! How the program says that something is wrong: what, where, and a hint.
+
+use qkv_base::{Error, Kind};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The exit code of each kind of error: 2 for what a person can mend by asking otherwise, 1 for work that failed.
+fn exit_code(kind: Kind) -> u8 {
+    match kind {
+        Kind::Usage | Kind::Input => 2,
+        Kind::Io | Kind::DiskFull | Kind::Failed | Kind::Internal => 1,
+        Kind::Interrupted => 130,
+    }
+}
+
+/// A failure, with its exit code.
+#[derive(Debug)]
+pub(crate) struct Fail {
+    message: String,
+    hint: String,
+    code: u8,
+}
+
+impl Fail {
+    /// Bad usage or input: exit 2.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into(), code: exit_code(Kind::Usage) }
+    }
+
+    /// The work itself failed: exit 1.
+    pub(crate) fn failed(place: &str, what: impl std::fmt::Display, hint: impl Into<String>) -> Self {
+        Self { message: format!("{place}: {what}"), hint: hint.into(), code: exit_code(Kind::Failed) }
+    }
+
+    /// Ctrl-C: exit 130, with nothing more to say.
+    pub(crate) fn interrupted() -> Self {
+        Self { message: "interrupted".into(), hint: String::new(), code: exit_code(Kind::Interrupted) }
+    }
+
+    /// stdout does not take what is written; a closed pipe (`| head`) ends the program quietly.
+    pub(crate) fn stdout(error: std::io::Error) -> Self {
+        Self::stdout_error(error).into()
+    }
+
+    /// The same where a library's error is wanted.
+    pub(crate) fn stdout_error(error: std::io::Error) -> Error {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        Error::write("stdout", &error, "is the disk full?")
+    }
+
+    /// Tells the person on stderr.
+    pub(crate) fn report(&self) -> ExitCode {
+        let hint = if self.hint.is_empty() { String::new() } else { format!("hint: {}\n", self.hint) };
+        // A closed stderr (a terminal that is gone) hears nothing; the exit code tells all the same.
+        let _ = write!(std::io::stderr().lock(), "error: {}\n{hint}", self.message);
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<Error> for Fail {
+    fn from(error: Error) -> Self {
+        Self { message: error.to_string(), hint: error.hint, code: exit_code(error.kind) }
+    }
+}
+
+impl std::fmt::Display for Fail {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}

@@ -1,0 +1,169 @@
+//! The flags of chains and beams, which several verbs share.
+
+use super::fail::Fail;
+use qkv_decode::{Chain, Pick};
+use qkv_tasks::chain::{BeamOptions, ChainOptions, Prefix, ids};
+use qkv_tasks::generate::{Generation, Search, Traced};
+
+/// How rows of logits are bent and tokens are picked.
+#[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = "Chain")]
+pub(crate) struct ChainArgs {
+    /// The whole chain in its order, such as "dry 0.8, top_k 40, top_p 0.95, temperature 0.7"; `help` lists all steps
+    #[arg(long, value_name = "STEPS")]
+    pub(crate) chain: Option<String>,
+    /// Another tool's order and defaults: hf, llama.cpp or kobold
+    #[arg(long, value_name = "TOOL", conflicts_with = "chain")]
+    preset: Option<String>,
+    /// One step with its values, in the preset's place for it; may be repeated
+    #[arg(long, value_name = "STEP", conflicts_with = "chain")]
+    step: Vec<String>,
+    /// Say the most probable token each time
+    #[arg(long)]
+    greedy: bool,
+    /// Divide the logits: below 1 bolder, above 1 more various
+    #[arg(long, value_name = "T", conflicts_with = "chain", allow_hyphen_values = true)]
+    temperature: Option<String>,
+    /// Keep the K most probable tokens
+    #[arg(long, value_name = "K", conflicts_with = "chain", allow_hyphen_values = true)]
+    top_k: Option<String>,
+    /// Keep the fewest tokens that have probability P together
+    #[arg(long, value_name = "P", conflicts_with = "chain", allow_hyphen_values = true)]
+    top_p: Option<String>,
+    /// Keep tokens at least P times as probable as the best
+    #[arg(long, value_name = "P", conflicts_with = "chain", allow_hyphen_values = true)]
+    min_p: Option<String>,
+    /// Make what was said less probable, 1 changes nothing
+    #[arg(long, value_name = "R", conflicts_with = "chain", allow_hyphen_values = true)]
+    repetition_penalty: Option<String>,
+    /// Say no N tokens in a row twice
+    #[arg(long, value_name = "N", conflicts_with = "chain", allow_hyphen_values = true)]
+    no_repeat_ngram: Option<String>,
+    /// Do not end before N tokens
+    #[arg(long, value_name = "N", conflicts_with = "chain", allow_hyphen_values = true)]
+    min_tokens: Option<String>,
+}
+
+impl ChainArgs {
+    /// The same as the library's options.
+    pub(crate) fn options(&self) -> ChainOptions {
+        let given = |flags: &[(&str, &Option<String>)]| -> Vec<String> {
+            flags.iter().filter_map(|(name, value)| value.as_ref().map(|v| format!("{name} {v}"))).collect()
+        };
+        ChainOptions {
+            chain: self.chain.clone(),
+            preset: self.preset.clone(),
+            greedy: self.greedy,
+            shape: given(&[
+                ("temperature", &self.temperature),
+                ("top_k", &self.top_k),
+                ("top_p", &self.top_p),
+                ("min_p", &self.min_p),
+            ]),
+            rules: given(&[
+                ("repetition_penalty", &self.repetition_penalty),
+                ("no_repeat_ngram", &self.no_repeat_ngram),
+                ("min_new_tokens", &self.min_tokens),
+            ]),
+            steps: self.step.clone(),
+        }
+    }
+}
+
+/// The flags of beam search.
+#[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = "Beam search")]
+pub(crate) struct BeamArgs {
+    /// Keep the K best continuations side by side; 1 is greedy
+    #[arg(long, value_name = "K")]
+    pub(crate) beam: Option<usize>,
+    /// α: divide log-probabilities by length^α
+    #[arg(long, value_name = "A", allow_hyphen_values = true)]
+    length_penalty: Option<f64>,
+    /// Take α as Wu et al. do: divide by ((5 + length)/6)^α
+    #[arg(long)]
+    wu: bool,
+    /// When enough are finished: stop (true), stop by an estimate (false), or go on until nothing can win (never)
+    #[arg(long, value_name = "WHEN", value_parser = ["true", "false", "never"])]
+    early_stopping: Option<String>,
+    /// Tell the N best
+    #[arg(long, value_name = "N")]
+    n_best: Option<usize>,
+    /// Finish P times as many as the beam is wide before stopping
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    patience: Option<f64>,
+    /// Search in G groups that avoid each other's tokens
+    #[arg(long, value_name = "G")]
+    diverse: Option<usize>,
+    /// What a token costs that an earlier group said
+    #[arg(long, value_name = "D", default_value = "0.5", requires = "diverse", allow_hyphen_values = true)]
+    diversity: f64,
+    /// β of the coverage penalty: every source token wants to be looked at
+    #[arg(long, value_name = "B", allow_hyphen_values = true)]
+    coverage: Option<f64>,
+    /// Begin every answer with this text
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// The same in ids
+    #[arg(long, value_name = "IDS", conflicts_with = "prefix")]
+    prefix_ids: Option<String>,
+}
+
+impl BeamArgs {
+    /// The same as the library's options.
+    pub(crate) fn options(&self) -> Result<BeamOptions, Fail> {
+        Ok(BeamOptions {
+            width: self.beam,
+            length_penalty: self.length_penalty,
+            wu: self.wu,
+            early_stopping: self.early_stopping.clone(),
+            n_best: self.n_best,
+            patience: self.patience,
+            diverse: self.diverse,
+            diversity: self.diversity,
+            coverage: self.coverage,
+            prefix: match (&self.prefix, &self.prefix_ids) {
+                (Some(text), _) => Some(Prefix::Text(text.clone())),
+                (None, Some(list)) => Some(Prefix::Ids(ids(list)?)),
+                (None, None) => None,
+            },
+        })
+    }
+}
+
+/// Refuses a beam beside a chain that draws.
+pub(crate) fn refuse_drawn_beam(chain: &Chain, beam: bool) -> Result<(), Fail> {
+    if !beam || chain.pick == Pick::Greedy {
+        return Ok(());
+    }
+    let what = format!("a beam compares, but `{}` draws at random", chain.pick);
+    Err(Fail::usage(what, "leave out --beam, or let the chain end in `greedy`"))
+}
+
+/// Says what will be done: the chain in force, and what of it does nothing.
+pub(crate) fn tell(generation: &Generation) {
+    let chain = &generation.chain;
+    match &generation.search {
+        Search::Sample { .. } => eprintln!("chain: {chain}"),
+        Search::Beam(beam) if chain.steps.is_empty() => eprintln!("beam of {}", beam.width),
+        Search::Beam(beam) => {
+            let steps: Vec<String> = chain.steps.iter().map(ToString::to_string).collect();
+            eprintln!("beam of {}, chain: {}", beam.width, steps.join(", "));
+        }
+        Search::Contrastive(how) => eprintln!("contrastive search, k {}, α {}", how.k, how.alpha),
+    }
+    chain.effects().iter().for_each(|effect| eprintln!("note: {effect}"));
+    if generation.model.defaults.ends.is_empty() {
+        eprintln!("note: nothing says which token ends a text; only --max-tokens and --stop do");
+    }
+}
+
+/// Writes a trace where it was asked for: `-` is the terminal (stderr), `.json` and `.html` are files.
+pub(crate) fn write_trace(traces: &[Traced], to: &str) -> Result<(), Fail> {
+    let Some(trace) = traces.first() else { return Ok(()) };
+    if to == "-" {
+        eprint!("{}", trace.table());
+        return Ok(());
+    }
+    Ok(qkv_weights::write_atomically(std::path::Path::new(to), trace.page(to)?.as_bytes())?)
+}

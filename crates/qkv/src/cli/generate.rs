@@ -1,0 +1,119 @@
+//! `qkv generate`: continues a text, token by token, streaming.
+
+mod args;
+
+pub(crate) use args::Args;
+
+use super::fail::Fail;
+use super::flags::{tell, write_trace};
+use super::input::{self, not_zero};
+use super::signals::{catch_interrupts, interrupted};
+use super::terminal::{progress, say, say_json};
+use qkv_decode::Chain;
+use qkv_tasks::TextModel;
+use qkv_tasks::generate::{Generation, Search, Traced, Written};
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+use std::time::Instant;
+
+/// One line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    sequences: &'a [Written],
+    prompt_tokens: usize,
+    chain: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'a Traced>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    if args.chain.chain.as_deref() == Some("help") {
+        return say(Chain::help());
+    }
+    not_zero(&[("n", args.n), ("batch", args.batch), ("max-tokens", args.max_tokens.unwrap_or(1))])?;
+    let (path, texts) = input::resolve(&args.words)?;
+    input::instead(&texts, "--ids", !args.ids.is_empty())?;
+    input::instead(&texts, "--file", args.file.is_some())?;
+    let prompt = input::only(texts)?;
+    let model = input::open(&path)?;
+    let generation = args.generation(&model)?;
+    let mut prompts = args.prompts(&model, prompt.as_deref())?;
+    generation.fit("prompt", &mut prompts, args.truncate.is_some(), &mut |note| eprintln!("note: {note}"))?;
+    if args.trace.is_some() && (prompts.len() > 1 || args.n > 1) {
+        return Err(Fail::usage("--trace shows one continuation of one prompt", "give one prompt, and no --n"));
+    }
+    if !args.json {
+        tell(&generation);
+    }
+    catch_interrupts();
+    let began = Instant::now();
+    let mut said = 0;
+    // Where the answers go to the terminal, they are the progress.
+    let bar = progress(if std::io::stdout().is_terminal() { 1 } else { prompts.len() }, "writing");
+    for (b, batch) in prompts.chunks(args.batch).enumerate() {
+        said += args.batch(&generation, batch, b * args.batch, prompts.len() > 1)?;
+        bar.inc(batch.len() as u64);
+        if interrupted() {
+            return Err(Fail::interrupted());
+        }
+    }
+    bar.finish_and_clear();
+    let seconds = began.elapsed().as_secs_f64();
+    eprintln!("{said} tokens in {seconds:.2} s ({:.1} tokens/s)", said as f64 / seconds.max(1e-9));
+    Ok(())
+}
+
+impl Args {
+    /// One batch; how many tokens were said.
+    fn batch(&self, generation: &Generation, prompts: &[Vec<u32>], first: usize, many: bool) -> Result<usize, Fail> {
+        let streams = !self.json && !many && self.n == 1 && generation.model.maybe_tokenizer().is_some();
+        let mut out = std::io::stdout();
+        let mut hear = |_: usize, _: usize, text: &str| match streams {
+            true => write!(out, "{text}").and_then(|()| out.flush()).map_err(Fail::stdout_error),
+            false => Ok(()),
+        };
+        let (mut answers, traces) = generation.run(prompts, first as u64, &mut hear, &interrupted)?;
+        let said = answers.iter().flatten().map(|a| a.ids.len()).sum();
+        if interrupted() && many {
+            return Err(Fail::interrupted());
+        }
+        if !self.logprobs {
+            answers.iter_mut().flatten().for_each(|a| a.logprobs = None);
+        }
+        for (prompt, answers) in prompts.iter().zip(&answers) {
+            if self.json {
+                let chain = generation.chain.to_string();
+                let trace = traces.first();
+                say_json(&Line { sequences: answers, prompt_tokens: prompt.len(), chain, trace })?;
+                continue;
+            }
+            if streams && !matches!(generation.search, Search::Beam(_)) {
+                say("")?;
+            } else {
+                answers.iter().try_for_each(|a| say(line(a, many || answers.len() > 1)))?;
+            }
+            if self.logprobs {
+                answers.iter().for_each(|a| tell_logprobs(generation.model, a));
+            }
+        }
+        if let (Some(to), false) = (&self.trace, self.json && self.trace.as_deref() == Some("-")) {
+            write_trace(&traces, to)?;
+        }
+        Ok(said)
+    }
+}
+
+/// An answer, as one line among others where there are others.
+fn line(answer: &Written, one_line: bool) -> String {
+    match &answer.text {
+        Some(text) if one_line => text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r"),
+        Some(text) => text.clone(),
+        None => answer.ids.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+    }
+}
+
+fn tell_logprobs(model: &TextModel, answer: &Written) {
+    for (id, logprob) in answer.ids.iter().zip(answer.logprobs.iter().flatten()) {
+        eprintln!("{logprob:>10.4}  {:.4}  {}", logprob.exp(), model.piece(*id).escape_debug());
+    }
+}

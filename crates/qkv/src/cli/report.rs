@@ -1,0 +1,87 @@
+//! What a run came to, told to a person or as one line of JSON.
+
+use super::fail::Fail;
+use super::show::Show;
+use super::terminal::say;
+use qkv::{Ended, Judged, Outcome, Run, Task};
+use qkv_metric::human_duration;
+use qkv_tasks::sheet::{self, Given};
+use std::path::Path;
+use std::time::Duration;
+
+/// Tells what a run came to; a goal that was missed is a failure.
+pub(crate) fn told(run: Run, mut show: Show, json: bool) -> Result<(), Fail> {
+    show.end();
+    let outcome = run.outcome;
+    if outcome.ended == Ended::Asked {
+        let (place, step) = (outcome.dir.display(), outcome.step);
+        show.line(&format!("stopped and saved after step {step}; go on: qkv train --resume --out {place}"));
+        return Ok(());
+    }
+    if json {
+        as_json(&outcome)?
+    } else {
+        as_text(&outcome)?
+    }
+    match &outcome.verdict {
+        Some(verdict) if !verdict.pass => {
+            Err(Fail::failed("goal", verdict, "the model is kept; train longer, or lower eval.goal"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn as_json(outcome: &Outcome) -> Result<(), Fail> {
+    let scores: serde_json::Map<String, serde_json::Value> =
+        outcome.scores.iter().map(|(name, s)| (name.clone(), serde_json::json!(s.values))).collect();
+    let (dir, (predicted, peak)) = (&outcome.dir, outcome.memory);
+    say(serde_json::json!({
+        "run": dir.display().to_string(), "model": dir.join("model").display().to_string(),
+        "step": outcome.step, "seconds": outcome.seconds, "scores": scores,
+        "pass": outcome.verdict.as_ref().map(|v| v.pass), "memory": {"predicted": predicted, "peak": peak},
+    }))
+}
+
+fn as_text(outcome: &Outcome) -> Result<(), Fail> {
+    for j in outcome.samples.iter().take(outcome.show) {
+        // A language model goes on in its own way: there is no right or wrong.
+        let (mark, judged) = match (outcome.task, j.got == j.expected) {
+            (Task::NextToken, _) => (" ", true),
+            (_, true) => ("✓", true),
+            (_, false) => ("✗", false),
+        };
+        say(format!("{mark} {}\n  → {}", j.source, j.got))?;
+        if !judged {
+            say(format!("  = {}", j.expected))?;
+        }
+    }
+    let took = human_duration(Duration::from_secs_f64(outcome.seconds.max(0.0)));
+    say(format!("best at step {}, {took} of training", outcome.step))?;
+    for (name, scores) in &outcome.scores {
+        let values: Vec<String> = scores.values.iter().map(|(k, v)| format!("{k} {v:.2}")).collect();
+        say(format!("{name}: {}", values.join(" · ")))?;
+    }
+    if let Some(signature) = outcome.scores.first().and_then(|(_, s)| s.signature.as_ref()) {
+        say(format!("BLEU {signature}"))?;
+    }
+    if let Some(verdict) = &outcome.verdict {
+        say(verdict)?;
+    }
+    let dir = &outcome.dir;
+    say(format!("model: {}   report: {}", dir.join("model").display(), dir.join("report.html").display()))?;
+    next(outcome.task, dir, &outcome.samples).map_or(Ok(()), say)
+}
+
+/// The command that asks the new model something, where a verb is made for it.
+fn next(task: Task, run: &Path, samples: &[Judged]) -> Option<String> {
+    // What a shell would read as more than text is left to the person.
+    let plain = |text: &&str| text.len() < 100 && !text.contains(['"', '\\', '$', '`', '!', '\n']);
+    let sample = samples.first().map(|j| j.source.as_str()).filter(plain);
+    let sample = sample.map_or("TEXT".into(), |text| format!("\"{text}\""));
+    let (verb, given) = sheet::of(task).verb?;
+    let what = match given {
+        Given::Text => sample.as_str(),
+        Given::Words(words) => words,
+    };
+    Some(format!("ask it: qkv {verb} {} {what}", run.display()))
+}

@@ -1,0 +1,116 @@
+//! `qkv train`: from a recipe to a network that was judged.
+
+use super::fail::Fail;
+use super::input::columns;
+use super::report::told;
+use super::show::Show;
+use super::signals::asked_to_stop;
+use super::terminal::say;
+use qkv::Recipe;
+use qkv_runs::recipe;
+use qkv_runs::session;
+use qkv_tasks::Metric;
+use qkv_tasks::locate;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "Examples:
+  qkv train                                      English to Italian, from scratch
+  qkv train --set data.corpus=builtin:en-hi      English to Hindi
+  qkv train sentiment                            any recipe by its name
+  qkv train sentiment --data reviews.csv         the same on a file of yours
+  qkv train gpt --print-recipe > mine.toml       every setting, commented; then: qkv train mine.toml
+  qkv train --resume                             go on with the newest run
+A run that misses its goal says FAIL and ends with exit code 1; its model is kept.";
+
+/// A line for each recipe, made of what the recipes themselves say.
+fn recipes() -> String {
+    let line = |(name, text): &(&str, &str)| {
+        let title = text.trim_start_matches("# ").split([':', '?', '.', ';', '\n']).next().unwrap_or_default();
+        let goal = recipe::Recipe::parse(name, text).ok().and_then(|r| {
+            let metric = Metric::parse(&r.eval.metric).ok()?;
+            let sign = if metric.reaches(0.0, 1.0) { "≤" } else { "≥" };
+            Some(format!("{} {sign} {}", metric.name(), r.eval.goal))
+        });
+        format!("  {name:<10} {title:<38} {}", goal.unwrap_or_default())
+    };
+    recipe::ALL.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[derive(clap::Args)]
+#[command(after_help = format!("{EXAMPLES}\n\nRecipes, and the score each must reach on its own corpus:\n{}", recipes()))]
+pub(crate) struct Args {
+    /// A recipe of qkv's by name, or a file
+    recipe: Option<String>,
+    /// Learn from this file (or builtin:NAME) instead of the recipe's corpus
+    #[arg(long, value_name = "FILE")]
+    data: Option<String>,
+    /// The column of a table that holds a field, where it has another name: label=stars
+    #[arg(long, value_name = "FIELD=NAME")]
+    column: Vec<String>,
+    /// Where the run is kept; runs/NAME if left out
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with the run in --out, or with the newest one
+    #[arg(long)]
+    resume: bool,
+    /// Go on although the recipe or the data have changed
+    #[arg(long, requires = "resume")]
+    force: bool,
+    /// Change a setting of the recipe
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Names all randomness: same seed, same bytes
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Threads; 0: one for each core. The result does not depend on it
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Print the recipe with all changes, and do nothing
+    #[arg(long)]
+    print_recipe: bool,
+    /// Print the scores as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    if args.resume {
+        let dir = args.out.clone().map_or_else(locate::newest, Ok)?;
+        let begun = match &args.recipe {
+            Some(name) => Recipe::named(name)?,
+            None => Recipe::parse(&dir.display().to_string(), &session::recipe_of(&dir)?)?,
+        };
+        let recipe = args.changed(begun)?;
+        if args.print_recipe {
+            return say(recipe.text().trim_end());
+        }
+        let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::default());
+        return told(recipe.resume_in(&dir, args.force, &stop, &mut show)?, show, args.json);
+    }
+    let recipe = args.changed(Recipe::named(args.recipe.as_deref().unwrap_or("translate"))?)?;
+    start(args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.print_recipe, args.json)
+}
+
+/// Runs a new recipe, or prints it.
+fn start(recipe: Recipe, print: bool, json: bool) -> Result<(), Fail> {
+    if print {
+        return say(recipe.text().trim_end());
+    }
+    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::default());
+    told(recipe.run_until(&stop, &mut show)?, show, json)
+}
+
+impl Args {
+    /// The recipe with the changes of the command line.
+    fn changed(&self, recipe: Recipe) -> Result<Recipe, Fail> {
+        let mut recipe = recipe.threads(self.threads);
+        if let Some(data) = &self.data {
+            recipe = recipe.data(data)?;
+        }
+        recipe = recipe.columns(&columns(&self.column)?)?;
+        if let Some(seed) = self.seed {
+            recipe = recipe.set("train.seed", seed)?;
+        }
+        Ok(self.set.iter().try_fold(recipe, |recipe, change| recipe.assign(change))?)
+    }
+}

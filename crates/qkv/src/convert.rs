@@ -1,0 +1,151 @@
+//! A model from one format to another. What is read is written under the same names.
+
+use crate::raw;
+use qkv_base::{Error, Result};
+use qkv_model::pretrained;
+use qkv_weights::{Array, Dtype, Metadata, Value};
+use std::path::Path;
+
+/// Which format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// a directory with `config.json` and safetensors
+    HuggingFace,
+    /// one GGUF file
+    Gguf,
+}
+
+/// What to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Convert {
+    /// the format; left out, GGUF if the name ends in `.gguf`, else a directory
+    pub to: Option<Format>,
+    /// `f32`, `f16`, `bf16` (a directory), `q8_0` (GGUF)
+    pub dtype: String,
+    /// the largest shard in bytes
+    pub max_shard: u64,
+}
+
+impl Default for Convert {
+    fn default() -> Self {
+        Self { to: None, dtype: "f32".into(), max_shard: 5_000_000_000 }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Converted {
+    /// how many tensors
+    pub tensors: usize,
+    /// how many numbers
+    pub parameters: u64,
+    /// how many bytes
+    pub bytes: u64,
+    /// as what
+    pub dtype: String,
+    /// the files that came along
+    pub carried: Vec<String>,
+}
+
+/// Writes the model at `src` to `dst`, which must not exist yet.
+pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> Result<Converted> {
+    let dst = dst.as_ref();
+    let named = if dst.extension().is_some_and(|e| e == "gguf") { Format::Gguf } else { Format::HuggingFace };
+    let to = how.to.unwrap_or(named);
+    let dtype = dtype(&how.dtype, to)?;
+    if how.max_shard == 0 {
+        return Err(Error::new("--max-shard", "must not be 0", "use a number of bytes"));
+    }
+    if dst.is_file() || std::fs::read_dir(dst).is_ok_and(|mut d| d.next().is_some()) {
+        return Err(Error::new(dst.display().to_string(), "exists already", "name a new place, or remove it first"));
+    }
+    let model = raw::load(src.as_ref())?;
+    let mut carried: Vec<String> = vec![];
+    match to {
+        Format::HuggingFace => {
+            model.network.save(dst, dtype, how.max_shard)?;
+            carried = pretrained::carry(&model.path, dst)?.into_iter().map(str::to_string).collect();
+            if carried.iter().all(|f| !f.starts_with("tokenizer") && !f.starts_with("vocab")) {
+                carried.extend(write_tokenizer(&model.path, dst)?);
+            }
+        }
+        Format::Gguf => model.network.save_gguf(dst, dtype, |metadata| add_vocabulary(&model.path, metadata))?,
+    }
+    let report = &model.network.report;
+    let (tensors, parameters, bytes) = (report.loaded, report.elements, size(dst));
+    Ok(Converted { tensors, parameters, bytes, dtype: dtype.name().to_string(), carried })
+}
+
+fn dtype(name: &str, to: Format) -> Result<Dtype> {
+    Ok(match (name.to_lowercase().as_str(), to) {
+        ("f32", _) => Dtype::F32,
+        ("f16", _) => Dtype::F16,
+        ("bf16", Format::HuggingFace) => Dtype::BF16,
+        ("q8_0", Format::Gguf) => Dtype::Q8_0,
+        (other, _) => {
+            let hint = match to {
+                Format::HuggingFace => "a directory can hold f32, f16 or bf16",
+                Format::Gguf => "a GGUF file can hold f32, f16 or q8_0",
+            };
+            return Err(Error::new("--dtype", format!("`{other}` cannot be written"), hint));
+        }
+    })
+}
+
+fn size(path: &Path) -> u64 {
+    match std::fs::read_dir(path) {
+        Ok(dir) => dir.filter_map(|e| e.ok()).map(|e| size(&e.path())).sum(),
+        Err(_) => std::fs::metadata(path).map_or(0, |m| m.len()),
+    }
+}
+
+/// The tokenizer that a GGUF file carries inside, as files. Models without one are fine.
+fn write_tokenizer(src: &Path, dst: &Path) -> Result<Vec<String>> {
+    let Ok(tokenizer) = qkv_tasks::tokenizer(src) else { return Ok(vec![]) };
+    let files = tokenizer.files()?;
+    tokenizer.save(dst)?;
+    Ok(files.into_iter().map(|(name, _)| name.to_string()).collect())
+}
+
+/// A tokenizer in GGUF's words, where it can be said in them.
+fn add_vocabulary(src: &Path, metadata: &mut Metadata) -> Result<()> {
+    let Ok(tokenizer) = qkv_tasks::tokenizer(src) else { return Ok(()) };
+    let place = src.display().to_string();
+    let vocab = qkv_text::GgufVocab::of(&tokenizer, &place)?;
+    let mut set = |key: &str, value: Value| metadata.set(format!("tokenizer.ggml.{key}"), value);
+    set("model", Value::String(vocab.model));
+    if let Some(pre) = vocab.pre {
+        set("pre", Value::String(pre));
+    }
+    set("tokens", Value::Array(Array::String(vocab.tokens)));
+    set("token_type", Value::Array(Array::I32(vocab.types)));
+    if !vocab.scores.is_empty() {
+        set("scores", Value::Array(Array::F32(vocab.scores)));
+    }
+    if !vocab.merges.is_empty() {
+        set("merges", Value::Array(Array::String(vocab.merges)));
+    }
+    for (key, id) in [
+        ("bos_token_id", vocab.bos),
+        ("eos_token_id", vocab.eos),
+        ("unknown_token_id", vocab.unk),
+        ("padding_token_id", vocab.pad),
+    ] {
+        if let Some(id) = id {
+            set(key, Value::U32(id));
+        }
+    }
+    for (key, flag) in [
+        ("add_bos_token", vocab.add_bos),
+        ("add_eos_token", vocab.add_eos),
+        ("add_space_prefix", vocab.add_space_prefix),
+    ] {
+        if let Some(flag) = flag {
+            set(key, Value::Bool(flag));
+        }
+    }
+    if let Some(template) = vocab.chat_template {
+        metadata.set("tokenizer.chat_template", Value::String(template));
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! A model on disk: its files and tensors, what its configuration says, its tokenizer. Only headers are read; nothing of
+//! the weights is loaded.
+
+use super::Summary;
+use super::numbers::{bytes, grouped};
+use qkv_base::Result;
+use qkv_model::families::{self, Config, Files, Sheet};
+use qkv_model::spec::Spec;
+use qkv_tasks::locate::model_of;
+use qkv_weights::{Checkpoint, Format, Value};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A model on disk.
+#[derive(Serialize)]
+pub struct OnDisk {
+    path: String,
+    format: String,
+    files: Vec<OneFile>,
+    /// how many tensors and bytes there are of each type
+    types: BTreeMap<String, (usize, u64)>,
+    tensors: Vec<OneTensor>,
+    family: Option<&'static str>,
+    architecture: Option<String>,
+    tokenizer: Option<String>,
+    metadata: BTreeMap<String, String>,
+    network: Option<Summary>,
+    /// why there is no network, where there is none
+    trouble: Option<String>,
+}
+
+#[derive(Serialize)]
+struct OneFile {
+    name: String,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct OneTensor {
+    name: String,
+    shape: Vec<usize>,
+    dtype: String,
+    bytes: u64,
+}
+
+/// The spec that a model on disk says.
+pub(super) fn spec(path: &Path) -> Result<Spec> {
+    let path = &model_of(path);
+    Ok(open(path, &Checkpoint::open(path)?)?.2)
+}
+
+fn open(path: &Path, file: &Checkpoint) -> Result<(Config, &'static Sheet, Spec)> {
+    let names = || file.entries().iter().map(|e| e.name.as_str());
+    let (config, sheet) = match file.format() {
+        Format::Gguf { .. } => {
+            let (config, sheet, _) = families::gguf_config(file.metadata(), !names().any(|n| n == "output.weight"))?;
+            (config, sheet)
+        }
+        _ => {
+            let dir = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+            let config = Config::load(&dir.join("config.json"))?;
+            let sheet = families::of(&config)?;
+            (config, sheet)
+        }
+    };
+    let spec = (sheet.read)(&config, &Files::new(names()))?;
+    spec.check()?;
+    Ok((config, sheet, spec))
+}
+
+/// Looks at a model on disk; `tensors` lists every one.
+pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool) -> Result<OnDisk> {
+    let path = &model_of(path);
+    let file = Checkpoint::open(path)?;
+    let mut types = BTreeMap::new();
+    for entry in file.entries() {
+        let (n, size) = types.entry(entry.dtype.to_string()).or_insert((0, 0));
+        *n += 1;
+        *size += entry.bytes;
+    }
+    let tensor = |e: &qkv_weights::Entry| OneTensor {
+        name: e.name.clone(),
+        shape: e.shape.clone(),
+        dtype: e.dtype.to_string(),
+        bytes: e.bytes,
+    };
+    let mut shown = OnDisk {
+        path: path.display().to_string(),
+        format: file.format().to_string(),
+        files: file.files().iter().map(|f| OneFile { name: f.path.display().to_string(), bytes: f.bytes }).collect(),
+        types,
+        tensors: if tensors { file.entries().iter().map(tensor).collect() } else { vec![] },
+        family: None,
+        architecture: None,
+        tokenizer: qkv_tasks::tokenizer(path)
+            .ok()
+            .map(|t| format!("{} of {} pieces", t.model_name(), grouped(t.vocab_size()))),
+        metadata: file.metadata().iter().map(|(k, v)| (k.to_string(), brief(v))).collect(),
+        network: None,
+        trouble: None,
+    };
+    match open(path, &file) {
+        Ok((config, sheet, spec)) => {
+            let length = super::of_length(length, &shown.path, &spec)?;
+            shown.family = Some(sheet.name);
+            shown.architecture = config.architecture().map(str::to_string);
+            let about = shown.architecture.clone().unwrap_or_else(|| sheet.name.to_string());
+            shown.network = Some(Summary::of(&shown.path, &about, &spec, length, depth)?);
+        }
+        Err(error) => shown.trouble = Some(error.to_string()),
+    }
+    Ok(shown)
+}
+
+/// A value of the metadata, short enough for a line.
+fn brief(value: &Value) -> String {
+    let text = match value {
+        Value::Array(array) => return format!("{}, {} long", array.kind(), grouped(array.len())),
+        Value::String(text) => text.replace('\n', "⏎"),
+        Value::Bool(b) => b.to_string(),
+        other => other.as_i64().map(|n| n.to_string()).or(other.as_f64().map(|x| x.to_string())).unwrap_or_default(),
+    };
+    if text.chars().count() > 60 { text.chars().take(57).chain("…".chars()).collect() } else { text }
+}
+
+impl OnDisk {
+    /// The whole page for a person.
+    pub fn page(&self, tensors: bool) -> String {
+        let mut page = match &self.network {
+            Some(report) => report.page() + "\n",
+            None => format!("{}\n", self.path),
+        };
+        if let Some(trouble) = &self.trouble {
+            page += &format!("  no network: {trouble}\n");
+        }
+        page += &format!("\non disk: {}\n", self.format);
+        for file in &self.files {
+            page += &format!("  {:<14} {}\n", "file", format_args!("{} ({})", file.name, bytes(file.bytes)));
+        }
+        for (dtype, (n, size)) in &self.types {
+            page += &format!("  {:<14} {n} tensors, {}\n", dtype, bytes(*size));
+        }
+        page += &format!("  {:<14} {}\n", "tokenizer", self.tokenizer.as_deref().unwrap_or("none beside the weights"));
+        for (key, value) in &self.metadata {
+            page += &format!("  {key}: {value}\n");
+        }
+        if tensors {
+            page += "\ntensors:\n";
+            for t in &self.tensors {
+                page += &format!("  {:<60} {:>6} {:?}\n", t.name, t.dtype, t.shape);
+            }
+        }
+        page.trim_end().to_string()
+    }
+}

@@ -1,0 +1,218 @@
+//! Training, from the outside: a [`Recipe`] says what is learnt, from what and how; [`Recipe::run`] does it and hands back a
+//! [`Run`]; an [`Observer`] is told what happens on the way. Nothing is printed.
+
+use crate::{Model, Result, Task};
+use qkv_base::Error;
+use qkv_runs::observe::Observer;
+use qkv_runs::recipe as text;
+use qkv_runs::run_dir::{Expect, RunDir};
+use qkv_runs::session::{self, Outcome, Ways};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Everything a run depends on: a text in TOML in which every key can be set.
+///
+/// ```no_run
+/// let recipe = qkv::Recipe::named("translate")?.data("pairs.tsv")?.set("train.steps", 500)?;
+/// let run = recipe.run(&mut ())?; // `()` watches nothing
+/// println!("{:?}", run.score("bleu"));
+/// # Ok::<(), qkv::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    name: String,
+    text: String,
+    out: Option<PathBuf>,
+    threads: usize,
+}
+
+/// A value of a recipe's key.
+pub trait Setting {
+    /// As TOML writes it.
+    fn to_toml(&self) -> String;
+}
+
+macro_rules! plain {
+    ($($kind:ty),*) => { $(
+        impl Setting for $kind {
+            fn to_toml(&self) -> String {
+                format!("{self:?}")
+            }
+        }
+    )* };
+}
+
+plain!(i32, u32, i64, u64, usize, f32, f64, bool);
+
+impl Setting for &str {
+    fn to_toml(&self) -> String {
+        format!("\"{}\"", self.replace('\\', "\\\\").replace('"', "\\\""))
+    }
+}
+
+impl Setting for String {
+    fn to_toml(&self) -> String {
+        self.as_str().to_toml()
+    }
+}
+
+impl<S: Setting> Setting for &[S] {
+    fn to_toml(&self) -> String {
+        format!("[{}]", self.iter().map(Setting::to_toml).collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Recipe {
+    /// A recipe that qkv brings along (`translate`, `gpt`, `sentiment`, …), or that of a file.
+    ///
+    /// ```
+    /// assert!(qkv::Recipe::named("translate")?.text().contains("[model]"));
+    /// assert!(qkv::Recipe::named("tranlate").unwrap_err().hint.contains("`translate`"));
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    pub fn named(name: &str) -> Result<Self> {
+        let (text, name) = text::find(name)?;
+        Ok(Self { name, text, out: None, threads: 0 })
+    }
+
+    /// The recipe with this text; unknown keys are refused.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        text::Recipe::parse(name, text)?;
+        Ok(Self { name: name.into(), text: text.into(), out: None, threads: 0 })
+    }
+
+    /// A model learns a task from data: a new head where one is needed, all weights unless [`Recipe::lora`] says otherwise.
+    pub fn finetune(model: impl AsRef<Path>, task: Task, data: &str) -> Result<Self> {
+        let sheet = qkv_tasks::sheet::of(task);
+        let model = qkv_tasks::locate::model_of(model.as_ref()).display().to_string();
+        let verb =
+            if task == Task::ClassifyPair { task.name() } else { sheet.verb.map_or(task.name(), |(verb, _)| verb) };
+        let start = Self::parse(&format!("finetune-{verb}"), text::FINETUNE)?;
+        let asked = start.set("model.from", model)?.set("data.corpus", data)?.set("data.objective", task.name())?;
+        asked.set("eval.metric", sheet.main.name())
+    }
+
+    /// Changes a key: `recipe.set("train.steps", 200)?`.
+    ///
+    /// ```
+    /// let recipe = qkv::Recipe::named("gpt")?.set("train.steps", 20)?.set("optim.name", "lion")?;
+    /// assert!(recipe.text().contains("steps = 20"));
+    /// assert!(recipe.set("train.stepps", 20).unwrap_err().hint.contains("train.steps"));
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    pub fn set(self, key: &str, value: impl Setting) -> Result<Self> {
+        self.assign(&format!("{key}={}", value.to_toml()))
+    }
+
+    /// Changes a key as `--set` does: `key=value`, the value in TOML.
+    pub fn assign(self, change: &str) -> Result<Self> {
+        Ok(Self { text: text::set(&self.text, change)?, ..self })
+    }
+
+    /// Learns from this file (or `builtin:NAME`) instead of the recipe's corpus. It takes the place of a whole mixture;
+    /// and the recipe's goal, which is one for its own corpus, goes.
+    pub fn data(self, data: &str) -> Result<Self> {
+        let mixed = !text::Recipe::parse(&self.name, &self.text)?.data.mix.is_empty();
+        let alone = self.set("data.corpus", data)?.set("eval.goal", 0.0)?;
+        if mixed { alone.assign("data.mix={}") } else { Ok(alone) }
+    }
+
+    /// Which column of a table holds a field, where it has another name.
+    pub fn columns(self, columns: &BTreeMap<String, String>) -> Result<Self> {
+        if columns.is_empty() {
+            return Ok(self);
+        }
+        let pairs: Vec<String> = columns.iter().map(|(field, name)| format!("{field} = {}", name.to_toml())).collect();
+        self.assign(&format!("data.columns={{ {} }}", pairs.join(", ")))
+    }
+
+    /// Learns adapters of this rank, with twice the rank as their strength, instead of all weights.
+    pub fn lora(self, rank: usize) -> Result<Self> {
+        if rank == 0 {
+            return Err(Error::new(
+                "--lora 0",
+                "an adapter of rank 0 learns nothing",
+                "use 1 or more, usually 4 to 64",
+            ));
+        }
+        // Adapters are few and start at nothing: they bear, and need, a larger rate.
+        self.set("lora.rank", rank)?.set("lora.alpha", 2.0 * rank as f64)?.set("optim.rate", 2e-3)
+    }
+
+    /// Where the run is kept; `runs/NAME` if nothing is said.
+    pub fn out(self, dir: impl Into<PathBuf>) -> Self {
+        Self { out: Some(dir.into()), ..self }
+    }
+
+    /// On how many threads it runs; the result does not depend on it.
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Trains, judges, and leaves the model and its report behind.
+    pub fn run(&self, observer: &mut (dyn Observer + Send)) -> Result<Run> {
+        self.run_until(&AtomicBool::new(false), observer)
+    }
+
+    /// The same; when `stop` is set, the step is finished and saved, and [`Run::resume`] goes on from there.
+    pub fn run_until(&self, stop: &AtomicBool, observer: &mut (dyn Observer + Send)) -> Result<Run> {
+        text::Recipe::parse(&self.name, &self.text)?;
+        let dir = self.out.clone().unwrap_or_else(|| qkv_tasks::locate::free(&self.name));
+        let dir = RunDir::open(&dir, Expect::Nothing)?;
+        let ways = Ways { threads: self.threads, force: false, stop: Some(stop) };
+        Ok(Run { outcome: session::begin(dir, &self.text, ways, observer)? })
+    }
+
+    /// Goes on with the run in `dir`, which must have been begun with this recipe unless `force` is said.
+    pub fn resume_in(
+        &self,
+        dir: &Path,
+        force: bool,
+        stop: &AtomicBool,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<Run> {
+        let home = RunDir::open(dir, Expect::Run)?;
+        if !force {
+            session::refuse_changes(&session::recipe_of(dir)?, &self.text)?;
+        }
+        let ways = Ways { threads: self.threads, force, stop: Some(stop) };
+        Ok(Run { outcome: session::go(&home, &self.text, ways, observer)? })
+    }
+}
+
+/// A run that has come to its end, or was asked to stop.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// what came of it
+    pub outcome: Outcome,
+}
+
+impl Run {
+    /// Goes on with the run in `dir` from its last checkpoint, bit for bit as if it had never stopped.
+    pub fn resume(dir: impl AsRef<Path>, observer: &mut (dyn Observer + Send)) -> Result<Self> {
+        let dir = dir.as_ref();
+        let recipe = Recipe::parse(&dir.display().to_string(), &session::recipe_of(dir)?)?;
+        recipe.resume_in(dir, false, &AtomicBool::new(false), observer)
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.outcome.dir
+    }
+
+    /// A score on the unseen test: `run.score("bleu")`.
+    pub fn score(&self, metric: &str) -> Option<f64> {
+        self.outcome.scores.first().and_then(|(_, scores)| scores.values.get(metric)).copied()
+    }
+
+    /// The model that it came to.
+    pub fn model(&self) -> Result<Model> {
+        Model::load(self.dir())
+    }
+}

@@ -1,0 +1,219 @@
+//! The splits of a corpus: what is learnt from, what settings are chosen by, and what the end is judged by.
+
+use crate::recipe::Data;
+use qkv_base::{Error, Result, Task};
+use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, split};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A corpus in its splits.
+#[derive(Clone)]
+pub struct Splits {
+    /// what is learnt from
+    pub train: Arc<dyn Corpus>,
+    /// what settings are chosen by
+    pub valid: Arc<dyn Corpus>,
+    /// new examples of the same kind
+    pub test: Arc<dyn Corpus>,
+    /// combinations that training never shows, where the corpus has such a side
+    pub compositional: Option<Arc<dyn Corpus>>,
+    /// labels in the corpus' own order, where it has one
+    pub labels: Vec<String>,
+    /// the test of each corpus of a mixture, by what stands before its sources
+    pub parts: Vec<(String, Arc<dyn Corpus>)>,
+    /// what was decided on the way
+    pub notes: Vec<String>,
+}
+
+impl Splits {
+    /// What the corpus of a run is recognised by: a resumed run must find the same.
+    pub fn fingerprint(&self) -> Result<String> {
+        let side = |name: &str, corpus: &dyn Corpus| -> Result<String> {
+            Ok(format!("{} examples to {name} by ({})", corpus.len(), fingerprint(corpus)?))
+        };
+        Ok(format!("{}, {}", side("learn", &*self.train)?, side("validate", &*self.valid)?))
+    }
+
+    /// Opens the corpus of a recipe, or its mixture.
+    pub fn open(data: &Data, seed: u64) -> Result<Self> {
+        if !data.mix.is_empty() {
+            return Self::mixed(data, seed);
+        }
+        if data.corpus.starts_with("builtin:") {
+            return Self::made(data, seed);
+        }
+        let opened = reader(data.objective, &data.columns)?.open(Path::new(&data.corpus))?;
+        let whole = opened.corpus;
+        let cut = match (whole.len(), data.objective) {
+            (1, task) if task.is_of_text_alone() => one_document(&whole.get(0)?)?,
+            _ => rows(&whole, data, seed)?,
+        };
+        let [train, valid, test] = cut;
+        let (labels, parts) = (vec![], vec![]);
+        Ok(Self { train, valid, test, compositional: None, labels, parts, notes: opened.notes })
+    }
+
+    /// Several corpora, an example of each in turn, every source behind the prefix of its corpus.
+    fn mixed(data: &Data, seed: u64) -> Result<Self> {
+        let one = |(corpus, prefix): (&String, &String)| {
+            let data = Data { corpus: corpus.clone(), mix: Default::default(), ..data.clone() };
+            Ok((prefix.clone(), Self::open(&data, seed)?))
+        };
+        let all: Vec<(String, Self)> = data.mix.iter().map(one).collect::<Result<_>>()?;
+        let side = |of: fn(&Self) -> Option<&Arc<dyn Corpus>>| -> Result<Vec<Vec<Example>>> {
+            all.iter().filter_map(|(prefix, s)| Some(prefixed(&**of(s)?, prefix))).collect()
+        };
+        let test = side(|s| Some(&s.test))?;
+        let name = |(corpus, prefix): (&String, &String)| {
+            if prefix.is_empty() { corpus } else { prefix }.trim().trim_end_matches(':').to_string()
+        };
+        let parts = data.mix.iter().map(name).zip(&test).map(|(n, t)| (n, Arc::new(t.clone()) as Arc<dyn Corpus>));
+        Ok(Self {
+            parts: parts.collect(),
+            train: in_turn(side(|s| Some(&s.train))?),
+            valid: in_turn(side(|s| Some(&s.valid))?),
+            test: in_turn(test),
+            compositional: Some(in_turn(side(|s| s.compositional.as_ref())?)).filter(|c| !c.is_empty()),
+            labels: vec![],
+            notes: all.into_iter().flat_map(|(_, s)| s.notes).collect(),
+        })
+    }
+
+    /// A corpus that qkv makes itself. The splits that judge are the same for every seed.
+    fn made(data: &Data, seed: u64) -> Result<Self> {
+        use builtin::Split as Side;
+        let corpus = builtin::Corpus::find(&data.corpus)?;
+        let side = |side: Side, seed: u64, n: usize| -> Arc<dyn Corpus> {
+            let n = if n == 0 { corpus.size(side) } else { n };
+            let all: Vec<Example> = corpus.examples(seed, side).take(n).map(|e| e.for_task(data.objective)).collect();
+            Arc::new(all)
+        };
+        Ok(Self {
+            train: side(Side::Train, seed, data.examples),
+            valid: side(Side::Valid, 1, data.valid),
+            test: side(Side::Test, 1, data.test),
+            compositional: Some(side(Side::Compositional, 1, data.test)).filter(|c| !c.is_empty()),
+            labels: corpus.labels().iter().map(|l| l.to_string()).collect(),
+            parts: vec![],
+            notes: vec![],
+        })
+    }
+}
+
+/// What reads a file for a goal, with the columns that a person named.
+pub(crate) fn reader(task: Task, columns: &BTreeMap<String, String>) -> Result<Reader> {
+    columns.iter().try_fold(Reader::new(task), |reader, (field, column)| reader.column(field, column))
+}
+
+/// The examples of a corpus, with a text before every source.
+fn prefixed(corpus: &dyn Corpus, prefix: &str) -> Result<Vec<Example>> {
+    let put = |example: Example| match example {
+        Example::Pair { source, target } => Example::Pair { source: format!("{prefix}{source}"), target },
+        Example::Text(text) => Example::Text(format!("{prefix}{text}")),
+        other => other,
+    };
+    corpus.examples().map(|e| Ok(put(e?))).collect()
+}
+
+/// The first of each, the second of each, and so on; a short list ends early.
+fn in_turn(lists: Vec<Vec<Example>>) -> Arc<dyn Corpus> {
+    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+    let all: Vec<Example> =
+        (0..longest).flat_map(|i| lists.iter().filter_map(move |l| l.as_slice().get(i))).cloned().collect();
+    Arc::new(all)
+}
+
+/// One long text: the last tenth is kept apart, cut at a line where there is one.
+fn one_document(example: &Example) -> Result<[Arc<dyn Corpus>; 3]> {
+    let Example::Text(text) = example else {
+        return Err(Error::new("data.corpus", "one example cannot be split", "give more rows"));
+    };
+    let at = (text.len() / 10 * 9..text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
+    let line = text.get(at..).and_then(|rest| rest.find('\n')).filter(|n| *n < text.len() / 100).map_or(0, |n| n + 1);
+    let (train, rest) = text.split_at(at + line);
+    if train.trim().is_empty() || rest.trim().is_empty() {
+        return Err(Error::new("data.corpus", "the text is too short to keep a tenth apart", "give more text"));
+    }
+    let side = |text: &str| -> Arc<dyn Corpus> { Arc::new(vec![Example::Text(text.to_string())]) };
+    Ok([side(train), side(rest), side(rest)])
+}
+
+fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corpus>; 3]> {
+    let n = whole.len() as f64;
+    let share = |wanted: usize| (wanted as f64 / n).min(0.1);
+    let splits = split(&**whole, Split { valid: share(data.valid), test: share(data.test), seed })?;
+    if splits.train.is_empty() || splits.valid.is_empty() || splits.test.is_empty() {
+        let what = format!("{} rows are too few: some are kept apart to validate and to test", whole.len());
+        return Err(Error::new(&data.corpus, what, "give 20 or more"));
+    }
+    let side = |mut chosen: Vec<u32>, most: usize| -> Arc<dyn Corpus> {
+        if most > 0 {
+            chosen.truncate(most);
+        }
+        Arc::new(Subset::new(whole.clone(), chosen))
+    };
+    Ok([side(splits.train, data.examples), side(splits.valid, 0), side(splits.test, 0)])
+}
+
+/// A hash of every example.
+pub fn fingerprint(corpus: &dyn Corpus) -> Result<String> {
+    let mut hash = blake3::Hasher::new();
+    for example in corpus.examples() {
+        let line = serde_json::to_vec(&example?).map_err(|e| Error::internal("corpus", e.to_string()))?;
+        hash.update(&line).update(b"\n");
+    }
+    Ok(hash.finalize().to_hex()[..16].to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(corpus: &str, objective: Task) -> Data {
+        Data { corpus: corpus.into(), objective, examples: 50, valid: 10, test: 10, ..Data::default() }
+    }
+
+    #[test]
+    fn made_sides_share_nothing_and_are_the_same_for_every_seed() {
+        let a = Splits::open(&data("builtin:en-it", Task::Translate), 1).unwrap();
+        let b = Splits::open(&data("builtin:en-it", Task::Translate), 2).unwrap();
+        assert_ne!(fingerprint(&*a.train), fingerprint(&*b.train));
+        assert_eq!(fingerprint(&*a.test), fingerprint(&*b.test));
+        let texts = |c: &Arc<dyn Corpus>| c.examples().map(|e| e.unwrap().text().into_owned()).collect::<Vec<_>>();
+        assert!(texts(&a.train).iter().all(|t| !texts(&a.test).contains(t)));
+        assert_eq!(a.compositional.unwrap().len(), 10);
+    }
+
+    #[test]
+    fn a_mixture_takes_turns_and_keeps_its_parts_apart() {
+        let mix = [("builtin:typos", "correct: "), ("builtin:en-it", "to Italian: ")];
+        let mix = mix.map(|(corpus, prefix)| (corpus.to_string(), prefix.to_string())).into();
+        let splits = Splits::open(&Data { mix, ..data("", Task::Translate) }, 1).unwrap();
+        assert_eq!((splits.train.len(), splits.valid.len(), splits.test.len()), (100, 20, 20));
+        let starts = |i| splits.test.get(i).unwrap().text().split(": ").next().unwrap().to_string();
+        assert_eq!([0, 1, 2, 3].map(starts), ["to Italian", "correct", "to Italian", "correct"]);
+        let parts: Vec<(&str, usize)> = splits.parts.iter().map(|(n, c)| (n.as_str(), c.len())).collect();
+        assert_eq!(parts, [("to Italian", 10), ("correct", 10)]);
+    }
+
+    #[test]
+    fn a_label_is_a_text_to_write_where_texts_are_written() {
+        let splits = Splits::open(&data("builtin:reviews", Task::Translate), 1).unwrap();
+        let Example::Pair { target, .. } = splits.test.get(0).unwrap() else { panic!("no pair") };
+        assert!(splits.labels.contains(&target), "{target}");
+    }
+
+    #[test]
+    fn a_text_keeps_its_last_tenth_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("book.txt");
+        let text: String = (0..1000).map(|i| format!("line {i} is here\n")).collect();
+        std::fs::write(&path, &text).unwrap();
+        let splits = Splits::open(&data(&path.display().to_string(), Task::NextToken), 1).unwrap();
+        let (train, valid) = (splits.train.get(0).unwrap(), splits.valid.get(0).unwrap());
+        assert_eq!(splits.train.len(), 1);
+        assert_eq!(format!("{}{}", train.text(), valid.text()).trim_end(), text.trim_end()); // the reader drops the last line's end
+        assert!(valid.text().len() * 11 > text.len() && valid.text().starts_with("line "));
+    }
+}

@@ -1,0 +1,108 @@
+//! What a run leaves behind: a directory that Hugging Face transformers loads, and a page to look at.
+
+use crate::plan::Plan;
+use crate::run_dir::RunDir;
+use qkv_base::{Error, Result};
+use qkv_data::Objective;
+use qkv_metric::{Chart, Report, Sample, Series, Table};
+use qkv_model::spec::Input;
+use qkv_model::{Pretrained, Transformer};
+use qkv_tasks::{Judged, Scores};
+use qkv_train::adapter;
+use qkv_weights::{Dtype, write_atomically};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Leaves `model` in the directory of its run: as `model/`, and its adapters as `adapter/` where it has some.
+pub fn leave(run_dir: &RunDir, plan: &Plan, model: &Transformer) -> Result<()> {
+    run_dir.replace("model", |dir| save_model(plan, model.clone(), dir))?;
+    let lora = &plan.recipe.lora;
+    if lora.rank == 0 {
+        return Ok(());
+    }
+    let (rank, alpha, dropout) = (lora.rank, lora.alpha, lora.dropout);
+    let about = adapter::About { base: plan.recipe.model.from.clone(), rank, alpha, dropout };
+    run_dir.replace("adapter", |dir| adapter::save(&plan.pretrained, model, &about, dir))
+}
+
+/// Writes `model` as a Hugging Face directory: configuration, weights, tokenizer, generation defaults.
+pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
+    // Adapters go into the weights: what is written is an ordinary network.
+    let merged = Pretrained { model: model.merge_lora(), ..plan.pretrained.clone() };
+    merged.save(dir, Dtype::F32, u64::MAX)?;
+    if let Some(tokenizer) = &plan.tokenizer {
+        tokenizer.save(dir)?;
+    }
+    let mut generation = Map::new();
+    for key in ["bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id"] {
+        if let Some(id) = merged.config.get(key) {
+            generation.insert(key.into(), id.clone());
+        }
+    }
+    if merged.spec().decoder().is_some() {
+        generation.insert("max_length".into(), plan.recipe.data.length.into());
+        let text = format!("{:#}\n", Value::Object(generation));
+        write_atomically(&dir.join("generation_config.json"), text.as_bytes())?;
+    }
+    if let (Objective::Pictures(pictures), Input::Patches { image, .. }) = (&plan.objective, &merged.spec().input) {
+        let text = format!("{:#}\n", pictures.scale.config(*image));
+        write_atomically(&dir.join("preprocessor_config.json"), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// What stands at the top of a report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Top {
+    /// one sentence
+    pub summary: String,
+    /// the few numbers that matter most, with their names
+    pub facts: Vec<(String, String)>,
+}
+
+/// Writes `report.html`: curves from the journal, scores, samples, the recipe.
+pub fn save_report(
+    run_dir: &RunDir,
+    top: Top,
+    recipe: &str,
+    splits: &[(&str, &Scores)],
+    samples: &[Judged],
+) -> Result<()> {
+    let place = run_dir.at("metrics.jsonl");
+    let journal =
+        std::fs::read_to_string(&place).map_err(|e| Error::read(place.display().to_string(), &e, "is it readable?"))?;
+    let lines: Vec<Value> = journal.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    let points = |key: &str| -> Vec<(f64, f64)> {
+        lines.iter().filter_map(|l| Some((l.get("step")?.as_f64()?, l.get(key)?.as_f64()?))).collect()
+    };
+    let chart = |title: &str, keys: &[(&str, &str)]| Chart {
+        title: title.into(),
+        series: keys.iter().map(|(name, key)| Series { name: (*name).into(), points: points(key) }).collect(),
+        ..Chart::default()
+    };
+    let mut table =
+        Table { title: "On examples that were never learnt from".into(), head: vec!["".into()], rows: vec![] };
+    let keys: Vec<&String> = splits.first().map(|(_, s)| s.values.keys().collect()).unwrap_or_default();
+    table.head.extend(keys.iter().map(|k| k.to_string()));
+    for (name, scores) in splits {
+        let cells = keys.iter().map(|k| scores.values.get(*k).map_or(String::new(), |v| format!("{v:.3}")));
+        table.rows.push(std::iter::once(name.to_string()).chain(cells).collect());
+    }
+    let sample =
+        |j: &Judged| Sample { source: j.source.clone(), expected: Some(j.expected.clone()), got: j.got.clone() };
+    let report = Report {
+        title: run_dir.dir().display().to_string(),
+        summary: top.summary,
+        facts: top.facts,
+        charts: vec![
+            chart("Loss", &[("training", "loss"), ("validation", "valid_loss")]),
+            chart("Learning rate", &[("rate", "rate")]),
+            chart("Gradient norm", &[("norm", "norm")]),
+            chart("Tokens per second", &[("speed", "tokens_per_s")]),
+        ],
+        tables: vec![table],
+        samples: samples.iter().map(sample).collect(),
+        recipe: recipe.into(),
+    };
+    run_dir.write("report.html", report.html().as_bytes())
+}

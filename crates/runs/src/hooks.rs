@@ -1,0 +1,74 @@
+//! What a run asks of whoever started it: examples to look at, and a place for the best network. A run needs neither; `()`
+//! has none, and [`PlanHooks`] are those of a plan: samples of its task, and a directory that Hugging Face transformers loads.
+
+use crate::export;
+use crate::plan::Plan;
+use crate::run_dir::RunDir;
+use burn::module::Module;
+use qkv_base::{Result, Task};
+use qkv_data::Subset;
+use qkv_model::{Pretrained, Transformer};
+use qkv_tasks::{Judge, Judged, TextModel, Writing};
+use std::path::Path;
+
+/// What a run asks of whoever started it.
+pub trait Hooks<N> {
+    /// What the network makes of a few examples, for people to look at after each validation.
+    fn samples(&self, _network: &N) -> Result<Vec<Judged>> {
+        Ok(vec![])
+    }
+
+    /// Takes the network of a checkpoint than which none before was better.
+    fn keep_best(&self, _network: &N) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<N> Hooks<N> for () {}
+
+/// The hooks of a plan in the directory of its run.
+#[derive(Clone, Copy)]
+pub struct PlanHooks<'a> {
+    /// the plan
+    pub plan: &'a Plan,
+    /// where the best network is left
+    pub run_dir: &'a RunDir,
+}
+
+impl Hooks<Transformer> for PlanHooks<'_> {
+    fn samples(&self, network: &Transformer) -> Result<Vec<Judged>> {
+        samples(self.plan, network)
+    }
+
+    fn keep_best(&self, network: &Transformer) -> Result<()> {
+        export::leave(self.run_dir, self.plan, network)
+    }
+}
+
+/// What the network makes of a few examples of the validation side, written greedily: a quick look.
+pub fn samples(plan: &Plan, network: &Transformer) -> Result<Vec<Judged>> {
+    let n = plan.recipe.eval.samples.min(plan.splits.valid.len());
+    if n == 0 {
+        return Ok(vec![]);
+    }
+    let few = Subset::new(plan.splits.valid.clone(), (0..n as u32).collect());
+    let (model, writing) = (text_model(plan, network)?, Writing::greedy());
+    let judge = judge(plan, &model, &writing);
+    match plan.recipe.data.objective {
+        Task::NextToken => judge.continuations(&few, n),
+        _ => Ok(judge.scores(&few)?.judged),
+    }
+}
+
+/// The network of a plan, ready to be asked.
+pub fn text_model(plan: &Plan, network: &Transformer) -> Result<TextModel> {
+    // Without gradients: nothing is kept for a backward that never comes.
+    let network = Pretrained { model: network.valid(), ..plan.pretrained.clone() };
+    TextModel::in_training(Path::new("the network in training"), network, plan.tokenizer.clone())
+}
+
+/// What judges the network of a plan.
+pub fn judge<'a>(plan: &'a Plan, model: &'a TextModel, writing: &'a Writing) -> Judge<'a> {
+    let (task, objective, labels) = (plan.recipe.data.objective, &plan.objective, &plan.labels);
+    Judge { model, task, objective, labels, writing }
+}

@@ -1,0 +1,114 @@
+//! How much memory a run will take, told before its first step; and how much can be had.
+
+use crate::plan::Plan;
+use qkv_base::Task;
+use qkv_base::{Error, Result};
+use qkv_metric::human_bytes;
+use qkv_model::activation_memory;
+use qkv_model::spec::Input;
+use qkv_nn::walk;
+
+/// What a run needs, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// what is held already: the program, the data, the weights
+    pub held: u64,
+    /// gradients, the optimiser's memory and a running average of the weights
+    pub beside: u64,
+    /// what a pass keeps for its backward
+    pub pass: u64,
+}
+
+impl Need {
+    /// What the run of a plan needs at its peak. `held` is known where the system tells it.
+    pub fn of(plan: &Plan) -> Result<Self> {
+        let train = &plan.recipe.train;
+        let rule = plan.recipe.rule()?;
+        let (mut all, mut learning, mut moments) = (0, 0, 0);
+        // Weights that were not made yet are made here: they are part of what is held.
+        walk(&plan.pretrained.model, |p| {
+            all += p.elements() as u64;
+            if p.learns() {
+                learning += p.elements() as u64;
+                moments += rule.memory(&p.shape()).iter().map(|(_, n)| *n as u64).sum::<u64>();
+            }
+        });
+        let sums = if train.accumulate > 1 { learning } else { 0 };
+        let average = if train.average > 0.0 { all } else { 0 };
+        let beside = 4 * (learning + moments + sums + average);
+        // The allocator keeps freed blocks for the next step. Where all batches have one shape, they fit, but for an
+        // eighth; otherwise some of other sizes wait beside them (measured: half of a pass on `translate`).
+        let pass = activation_memory::bytes(plan.pretrained.spec(), widest(plan), train.recompute);
+        let alike = matches!(plan.recipe.data.objective, Task::NextToken | Task::Image);
+        let pass = if alike { pass + pass / 8 } else { pass + pass / 2 };
+        Ok(Self { held: resident().unwrap_or(0), beside, pass })
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.held + self.beside + self.pass
+    }
+
+    /// Refuses what the machine cannot give.
+    pub fn ensure(&self) -> Result<()> {
+        match available() {
+            Some(more) if self.beside + self.pass > more => {
+                let (need, more) = (human_bytes(self.beside + self.pass), human_bytes(more));
+                let what = format!("the run needs about {need} more, but only {more} can be had");
+                let hint = "lower train.rows or train.tokens (and raise train.accumulate instead), shorten data.length, \
+                            or set train.recompute = true";
+                Err(Error::new("memory", what, hint))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The most tokens that a micro-batch can have.
+fn widest(plan: &Plan) -> activation_memory::Batch {
+    let train = &plan.recipe.train;
+    let longest = plan.train.items().lengths().iter().copied().max().unwrap_or(0) as usize;
+    let spec = plan.pretrained.spec();
+    let longest = match spec.input {
+        Input::Patches { image, patch, .. } => (image / patch.max(1)).pow(2) + 1,
+        Input::Tokens { .. } => longest,
+    };
+    let rows = match train.tokens {
+        0 => train.rows.min(plan.train.items().lengths().len()),
+        tokens => (tokens / longest.max(1)).max(1),
+    };
+    let tokens = (rows * longest).max(train.tokens.min(plan.train.items().lengths().iter().map(|l| *l as usize).sum()));
+    let pair = spec.encoder().is_some() && spec.decoder().is_some();
+    activation_memory::Batch { rows, source: if pair { tokens } else { 0 }, target: tokens }
+}
+
+/// Bytes that the process holds, where the system says so.
+pub fn resident() -> Option<u64> {
+    in_kib("/proc/self/status", "VmRSS:")
+}
+
+/// The most that it has ever held.
+pub fn peak() -> Option<u64> {
+    in_kib("/proc/self/status", "VmHWM:")
+}
+
+/// Bytes that can still be had: what the machine has free, within what this process is allowed.
+fn available() -> Option<u64> {
+    let free = in_kib("/proc/meminfo", "MemAvailable:");
+    let allowed = std::fs::read_to_string("/proc/self/limits").ok().and_then(|limits| {
+        let line = limits.lines().find_map(|l| l.strip_prefix("Max address space"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    let left = allowed.map(|most| most.saturating_sub(in_kib("/proc/self/status", "VmSize:").unwrap_or(0)));
+    // The group of processes that a container is.
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|t| t.trim().parse::<u64>().ok());
+    let used = std::fs::read_to_string("/sys/fs/cgroup/memory.current").ok().and_then(|t| t.trim().parse::<u64>().ok());
+    let within = group.map(|most| most.saturating_sub(used.unwrap_or(0)));
+    [free, left, within].into_iter().flatten().min()
+}
+
+fn in_kib(file: &str, key: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix(key))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

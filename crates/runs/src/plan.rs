@@ -1,0 +1,428 @@
+//! From a recipe to everything that a run needs: corpus, tokenizer, objective, batches, network. Whatever cannot be is
+//! said here, before the first step.
+
+use crate::corpus::Splits;
+use crate::recipe::{Data, Model, Recipe};
+use crate::run::{Job, RunSettings};
+use burn::tensor::Device;
+use qkv_base::{Error, Result, Task};
+use qkv_data::batch::{Keep, Policy, Rows, Turn};
+use qkv_data::objective::{Labels, Normalisation};
+use qkv_data::{Corpus, Example, Loader, Objective};
+use qkv_model::families::{self, Config, Pictures, Pieces, Sizes, TargetStart, TokenizerShape};
+use qkv_model::spec::Input;
+use qkv_model::{Pretrained, Transformer};
+use qkv_nn::device;
+use qkv_optim::{Groups, Optimizer};
+use qkv_tasks::sheet::{self, Parts};
+use qkv_text::{Kind, Tokenizer, TrainSpec};
+use qkv_train::freeze::{freeze, hollow, learning, thaw};
+use qkv_train::schedule::Schedule;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Everything that a run needs.
+pub struct Plan {
+    /// the recipe
+    pub recipe: Recipe,
+    /// the corpus
+    pub splits: Splits,
+    /// text to ids; none for pictures
+    pub tokenizer: Option<Tokenizer>,
+    /// classes or tags, where there are any
+    pub labels: Labels,
+    /// what is to be learnt
+    pub objective: Objective,
+    /// batches to learn from
+    pub train: Arc<Loader>,
+    /// batches to validate by
+    pub valid: Arc<Loader>,
+    /// the network and its configuration
+    pub pretrained: Pretrained,
+    /// what the corpus is recognised by
+    pub fingerprint: String,
+}
+
+impl Plan {
+    /// Makes everything ready. A tokenizer in `kept` (of a run that is resumed) is taken instead of a new one.
+    pub fn new(recipe: &Recipe, kept: Option<&Path>) -> Result<Self> {
+        let mut splits = Splits::open(&recipe.data, recipe.train.seed)?;
+        let from = Some(Path::new(&recipe.model.from)).filter(|p| !p.as_os_str().is_empty());
+        let tokenizer = match recipe.data.objective {
+            Task::Image => None,
+            _ => Some(tokenizer(recipe, &splits, kept, from)?),
+        };
+        let labels = match recipe.data.objective {
+            task if task.has_labels() && !splits.labels.is_empty() => Labels::new(splits.labels.clone()),
+            task if task.has_labels() => Labels::from_examples(&*splits.train)?,
+            _ => Labels::default(),
+        };
+        if let (Task::Classify | Task::ClassifyPair | Task::Image, [only]) = (recipe.data.objective, labels.names()) {
+            let what = format!("there is one label only: `{only}`");
+            return Err(Error::new(recipe.data.name(), what, "give examples of two classes or more"));
+        }
+        let device = device::default().autodiff();
+        let mut pretrained = match from {
+            Some(from) => load(from, recipe, &labels, &device)?,
+            None => begin(recipe, &splits, tokenizer.as_ref(), &labels, &device)?,
+        };
+        if recipe.lora.rank > 0 {
+            let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();
+            let lora = &recipe.lora;
+            let model = pretrained.model.with_lora(&targets, lora.size(), recipe.train.seed)?;
+            // A new head has nothing to be adapted from: it learns whole.
+            let fresh = |target: &&&str| pretrained.report.fresh.iter().any(|path| path.starts_with(**target));
+            if let Some(head) = targets.iter().find(fresh) {
+                let what = format!("`{head}` is new and learns whole");
+                return Err(Error::new("lora.targets", what, "leave it out"));
+            }
+            pretrained.model = thaw(model, &pretrained.report.fresh);
+        }
+        pretrained.model = freeze(pretrained.model, &recipe.model.freeze)?;
+        let scale = match pretrained.spec().input {
+            Input::Patches { channels, .. } => Some(scale(from, channels)?),
+            Input::Tokens { .. } => None,
+        };
+        let length = room(&pretrained, recipe.data.length, &mut splits.notes);
+        let objective = (sheet::of(recipe.data.objective).objective)(&Parts {
+            family: pretrained.sheet,
+            tokenizer: tokenizer.as_ref(),
+            labels: &labels,
+            length,
+            prefix: &recipe.data.prefix,
+            scale,
+        })?;
+        let policy = policy(recipe);
+        let seed = recipe.train.seed;
+        let train = Arc::new(Loader::new(splits.train.clone(), objective.clone(), policy, seed)?);
+        let straight = Policy { turn: Turn::Straight, ..policy };
+        let valid = Arc::new(Loader::new(splits.valid.clone(), objective.clone(), straight, seed)?);
+        let fingerprint = splits.fingerprint()?;
+        let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
+        Ok(Self { recipe, splits, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
+    }
+
+    /// The learning rate of every step.
+    pub fn schedule(&self) -> Schedule {
+        let Recipe { train, optim, schedule, .. } = &self.recipe;
+        Schedule {
+            curve: schedule.curve,
+            rate: optim.rate,
+            warmup: schedule.warmup,
+            floor: schedule.floor,
+            steps: train.steps,
+            width: self.pretrained.spec().width,
+        }
+    }
+
+    /// How many numbers learn, and how many there are, adapters included.
+    pub fn learning(&self) -> (u64, u64) {
+        learning(&self.pretrained.model)
+    }
+
+    /// What a run of this plan is made of. The network is handed over: what the plan keeps of it has no weights, so that
+    /// those of the start do not stay in memory all the way.
+    pub fn job(&mut self) -> Result<Job<Transformer>> {
+        let empty = hollow(&self.pretrained.model);
+        Ok(Job {
+            optimizer: self.optimizer()?,
+            schedule: self.schedule(),
+            network: std::mem::replace(&mut self.pretrained.model, empty),
+            train: self.train.clone(),
+            valid: self.valid.clone(),
+            data: self.fingerprint.clone(),
+            settings: RunSettings::of(&self.recipe),
+        })
+    }
+
+    /// A new optimiser.
+    pub fn optimizer(&self) -> Result<Optimizer> {
+        let optim = &self.recipe.optim;
+        let spec = self.pretrained.spec();
+        let layers = spec.decoder().or(spec.encoder()).map_or(0, |s| s.layers);
+        let groups = Groups::NoDecayOnNorms { layer_rate: optim.layer_rate, layers };
+        Ok(Optimizer::with(self.recipe.rule()?, optim.decay, (optim.clip > 0.0).then_some(optim.clip), groups))
+    }
+}
+
+/// How pictures become numbers: as the checkpoint's own files say, else as ViT does.
+fn scale(from: Option<&Path>, channels: usize) -> Result<Normalisation> {
+    match from {
+        Some(from) => Normalisation::load(&qkv_tasks::locate::model_of(from), channels),
+        None => Ok(Normalisation::vit(channels)),
+    }
+}
+
+fn policy(recipe: &Recipe) -> Policy {
+    let rows = match recipe.train.tokens {
+        0 => Rows::Fixed(recipe.train.rows),
+        tokens => Rows::Tokens(tokens),
+    };
+    // Rows of one length need no looking for their like.
+    let window = if recipe.data.objective == Task::NextToken { 1 } else { 4096 };
+    Policy { rows, turn: Turn::Shuffled { window }, keep: Keep::Tokens, ahead: 0, ..Policy::default() }
+}
+
+fn tokenizer(recipe: &Recipe, splits: &Splits, kept: Option<&Path>, from: Option<&Path>) -> Result<Tokenizer> {
+    let there = Some(Path::new(&recipe.tokenizer.path)).filter(|p| !p.as_os_str().is_empty());
+    match kept.or(there).or(from) {
+        Some(path) => qkv_tasks::tokenizer(path),
+        None => learn_tokenizer(recipe, &[splits]),
+    }
+}
+
+/// The tokenizer of two recipes that are run one after the other: of the first one's kind, learnt from the texts of both,
+/// so that the second finds its words whole.
+pub fn shared_tokenizer(first: &Recipe, second: &Recipe) -> Result<Tokenizer> {
+    let [a, b] = [first, second].map(|r| Splits::open(&r.data, r.train.seed));
+    learn_tokenizer(first, &[&a?, &b?])
+}
+
+fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
+    let sheet = families::named(&recipe.model.family)?;
+    let Some(tokenizing) = sheet.tokenizer else {
+        let what = format!("a {} reads no text", sheet.name);
+        return Err(Error::new("model.family", what, "choose a family that reads text"));
+    };
+    // Left empty, it is the family's own.
+    let kind = match recipe.tokenizer.kind.as_str() {
+        "" => pieces(tokenizing.pieces),
+        "unigram" => Kind::Unigram,
+        "bpe" => Kind::Bpe,
+        "wordpiece" => Kind::WordPiece,
+        "char" => Kind::Char,
+        other => {
+            let names = ["unigram", "bpe", "wordpiece", "char"];
+            let near = qkv_base::nearest(other, names).unwrap_or_default();
+            let hint = format!("did you mean `{near}`? there are {}", names.join(", "));
+            return Err(Error::new("tokenizer.kind", format!("there is no kind `{other}`"), hint));
+        }
+    };
+    let (shape, special) = tokenizer_shape(tokenizing.shape);
+    let special = special.iter().map(|token| token.to_string()).collect();
+    let base = TrainSpec::new(kind);
+    // Some tens of thousands of lines know every word that is worth a piece.
+    let spec = TrainSpec { shape, special, vocab_size: recipe.tokenizer.vocab, sample: Some(30_000), ..base };
+    let lines =
+        splits.iter().flat_map(|s| (&*s.train as &dyn Corpus).examples()).filter_map(Result::ok).flat_map(lines_of);
+    Ok(qkv_text::train(lines, &spec, &mut |_| {})?.tokenizer)
+}
+
+fn pieces(pieces: Pieces) -> Kind {
+    match pieces {
+        Pieces::Bpe => Kind::Bpe,
+        Pieces::WordPiece => Kind::WordPiece,
+        Pieces::Unigram => Kind::Unigram,
+    }
+}
+
+/// The shape of a new tokenizer, and special tokens besides those of the shape.
+fn tokenizer_shape(shape: TokenizerShape) -> (qkv_text::Shape, &'static [&'static str]) {
+    use qkv_text::Shape as S;
+    match shape {
+        TokenizerShape::EndOfText => (S::Gpt2, &[]),
+        TokenizerShape::ClsSep => (S::Bert, &[]),
+        TokenizerShape::Sentinels(sentinels) => (S::T5 { sentinels }, &[]),
+        TokenizerShape::Ended => (S::Marian, &[]),
+        TokenizerShape::Begun => (S::Llama, &[]),
+        TokenizerShape::Listed(special) => (S::Plain, special),
+    }
+}
+
+/// The lines that a tokenizer learns from. A long document gives its own lines, with their ends.
+fn lines_of(example: Example) -> Vec<String> {
+    match example {
+        Example::Pair { source, target } => vec![source, target],
+        Example::LabelledPair { first, second, .. } => vec![first, second],
+        Example::Question { context, question, .. } => vec![context, question],
+        Example::Text(text) if text.len() > 10_000 => text.split_inclusive('\n').map(String::from).collect(),
+        other => vec![other.text().into_owned()],
+    }
+}
+
+/// The tokens of a row: as asked for, or as many as the network has positions, which is noted.
+fn room(it: &Pretrained, asked: usize, notes: &mut Vec<String>) -> usize {
+    match it.spec().position.max() {
+        Some(most) if most < asked && matches!(it.spec().input, Input::Tokens { .. }) => {
+            notes.push(format!("rows are cut to {most} tokens: the network has no more positions"));
+            most
+        }
+        _ => asked,
+    }
+}
+
+/// A network drawn by chance.
+fn begin(
+    recipe: &Recipe,
+    splits: &Splits,
+    tokenizer: Option<&Tokenizer>,
+    labels: &Labels,
+    device: &Device,
+) -> Result<Pretrained> {
+    let sheet = families::named(&recipe.model.family)?;
+    let special = tokenizer.map(Tokenizer::special).unwrap_or_default();
+    let sizes = sizes(recipe, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, splits)?;
+    let mut spec = (sheet.sizes)(&sizes)?;
+    if let Some(head) = (sheet::of(recipe.data.objective).head)(labels.len(), sheet.pool) {
+        spec.head = head;
+    }
+    spec.check()?;
+    let mut known = Config::new(sheet.name);
+    let pairs = [("bos_token_id", special.bos), ("eos_token_id", special.eos), ("pad_token_id", special.pad)];
+    for (key, id) in pairs {
+        if let Some(id) = id {
+            known.set(key, id);
+        }
+    }
+    let start = match sheet.target_start {
+        Some(TargetStart::Eos) => special.eos,
+        Some(TargetStart::Pad) => special.pad,
+        None => None,
+    };
+    if let (Some(start), Some(eos)) = (start, special.eos) {
+        known.set("decoder_start_token_id", start);
+        known.set("forced_eos_token_id", eos);
+    }
+    if !labels.is_empty() {
+        known.set_labels(labels.names());
+    }
+    Pretrained::new(sheet, &spec, Some(&known), recipe.train.seed, device)
+}
+
+/// What the recipe says about the size of a new network; 0 is as good as nothing said.
+fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, splits: &Splits) -> Result<Sizes> {
+    let Model { width, layers, heads, kv_heads, inner, dropout, start, patch, .. } = recipe.model;
+    let pictures = match recipe.data.objective {
+        Task::Image => {
+            let (image, channels) = picture(splits)?;
+            Some(Pictures { image, patch, channels })
+        }
+        _ if patch != Model::default().patch => {
+            let what = "the corpus is text, which has no patches";
+            return Err(Error::new("model.patch", what, "leave it out"));
+        }
+        _ => None,
+    };
+    Ok(Sizes {
+        vocabulary,
+        pad,
+        width,
+        layers,
+        heads,
+        kv_heads: (kv_heads > 0).then_some(kv_heads),
+        inner: (inner > 0).then_some(inner),
+        positions: recipe.data.length,
+        dropout,
+        std: (start > 0.0).then_some(start),
+        pictures,
+        labels: labels.len(),
+    })
+}
+
+fn picture(splits: &Splits) -> Result<(usize, usize)> {
+    match splits.train.get(0)? {
+        Example::Image { width, height, channels, .. } if width == height => Ok((width, channels)),
+        Example::Image { width, height, .. } => {
+            let what = format!("pictures of {width} × {height} are not square");
+            Err(Error::new("data.corpus", what, "bring them to one square size"))
+        }
+        _ => Err(Error::new("data.corpus", "holds no pictures", "choose a corpus of pictures, or another objective")),
+    }
+}
+
+/// A checkpoint, with a new head where the objective asks for one.
+fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
+    Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
+        let pool = families::of(config)?.pool;
+        let task = sheet::of(recipe.data.objective);
+        task.fits(spec, &from.display().to_string())?;
+        if let Some(head) = (task.head)(labels.len(), pool) {
+            let same = config.labels()?.is_some_and(|known| known == labels.names());
+            if spec.head != head || !same {
+                spec.head = head;
+                if !labels.is_empty() {
+                    config.set_labels(labels.names());
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qkv_model::pretrained::Values;
+
+    /// The deviation that the token table has at the start.
+    fn spread(family: &str, goal: &str, start: f64) -> Result<f64> {
+        let text = format!(
+            "[data]\ncorpus = \"builtin:{}\"\nobjective = \"{goal}\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
+             [tokenizer]\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 64\nlayers = 1\nheads = 2\nstart = {start}\n\
+             [train]\nrows = 4",
+            if goal == "translate" { "en-it" } else { "stories" }
+        );
+        let plan = Plan::new(&Recipe::parse("test", &text)?, None)?;
+        let table = Values::of(&plan.pretrained.model).read("tokens.weight");
+        Ok((table.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / table.len() as f64).sqrt())
+    }
+
+    /// A recipe of a small network of this family, with one more line about the network.
+    fn small(family: &str, goal: &str, more: &str) -> Result<Plan> {
+        let text = format!(
+            "[data]\ncorpus = \"builtin:{}\"\nobjective = \"{goal}\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
+             [tokenizer]\nkind = \"\"\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 32\nlayers = 2\nheads = 4\n{more}\n\
+             [train]\nrows = 4",
+            if goal == "translate" { "en-it" } else { "stories" }
+        );
+        Plan::new(&Recipe::parse("test", &text)?, None)
+    }
+
+    /// What a family that reads text learns first.
+    fn goal_of(sheet: &qkv_model::families::Sheet) -> &'static str {
+        use qkv_model::families::HeadKind;
+        match sheet.architectures.iter().any(|(_, task)| *task == HeadKind::Masked) {
+            true => "masked",
+            false if sheet.target_start.is_some() => "translate",
+            false => "next-token",
+        }
+    }
+
+    /// A new family needs its sheet alone: tokenizer, framing and network follow from it.
+    #[test]
+    fn every_family_that_reads_text_starts_from_a_recipe() {
+        for sheet in families::ALL.iter().filter(|sheet| sheet.tokenizer.is_some()) {
+            let plan = small(sheet.name, goal_of(sheet), "").unwrap_or_else(|e| panic!("{}: {e}", sheet.name));
+            assert_eq!(plan.pretrained.sheet.name, sheet.name);
+            assert_eq!(plan.pretrained.spec().vocabulary(), plan.tokenizer.map(|t| t.vocab_size()));
+        }
+    }
+
+    #[test]
+    fn sizes_are_honoured_or_refused_with_their_key() {
+        let inner = |plan: Plan| plan.pretrained.spec().decoder().expect("a decoder").ffn.inner();
+        for sheet in families::ALL.iter().filter(|s| s.tokenizer.is_some() && goal_of(s) != "masked") {
+            assert_eq!(inner(small(sheet.name, goal_of(sheet), "inner = 48").expect("a plan")), 48, "{}", sheet.name);
+        }
+        let refused = |family: &str, goal: &str, more: &str| small(family, goal, more).err().expect("refused");
+        assert_eq!(refused("bert", "masked", "kv_heads = 2").place, "model.kv_heads");
+        assert_eq!(refused("gpt2", "next-token", "kv_heads = 2").place, "model.kv_heads");
+        assert_eq!(refused("gpt2", "next-token", "patch = 8").place, "model.patch");
+        assert!(small("llama", "next-token", "kv_heads = 2").is_ok());
+        assert_eq!(refused("brt", "masked", "").hint.split('`').nth(1), Some("bert"));
+    }
+
+    #[test]
+    fn the_start_that_is_asked_for_is_the_start_of_the_weights() {
+        let families =
+            [("marian", "translate", 0.5 / 8.0), ("gpt2", "next-token", 0.5 / 8.0), ("bart", "denoise", 0.5 / 8.0)];
+        for (family, goal, own) in families {
+            for (asked, got) in [(0.0, own), (0.07, 0.07)] {
+                let is = spread(family, goal, asked).unwrap();
+                assert!((is / got - 1.0).abs() < 0.03, "{family} from {asked}: {is}, not {got}");
+            }
+        }
+        assert!((spread("t5", "translate", 0.0).unwrap() - 1.0).abs() < 0.03, "a t5 knows its widths");
+        assert_eq!(spread("t5", "translate", 0.02).unwrap_err().place, "model.start");
+    }
+}

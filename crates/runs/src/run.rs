@@ -1,0 +1,339 @@
+//! The loop: schedule → micro-batches → forward, loss, backward → clip → update → observers.
+//!
+//! Everything that a step depends on is the recipe, the data and the [`State`]; so a run that was broken off goes on from
+//! its last checkpoint as if nothing had happened, bit for bit, at any number of threads.
+
+use crate::average::{self, Average};
+use crate::checkpoint::{Checkpoints, Loaded, Regular, State};
+use crate::hooks::Hooks;
+use crate::observe::{Event, Observer, StepReport};
+use crate::recipe::Recipe;
+use qkv_base::{Error, Result};
+use qkv_data::batch::Stream;
+use qkv_data::{Batch, Loader};
+use qkv_model::Transformer;
+use qkv_optim::Optimizer;
+use qkv_train::Trainable;
+use qkv_train::guard::Guard;
+use qkv_train::schedule::Schedule;
+use qkv_train::step::{Skipped, StepOutcome, StepParams, learn, mean_loss};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What a run is made of: any network, with a loader and a schedule.
+pub struct Job<N> {
+    /// the network as it starts
+    pub network: N,
+    /// how gradients change it
+    pub optimizer: Optimizer,
+    /// the learning rate of every step
+    pub schedule: Schedule,
+    /// batches to learn from
+    pub train: Arc<Loader>,
+    /// batches to validate by
+    pub valid: Arc<Loader>,
+    /// what the data are recognised by: a run that is taken up again must find the same
+    pub data: String,
+    /// how the loop runs
+    pub settings: RunSettings,
+}
+
+/// How the loop runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunSettings {
+    /// names all randomness
+    pub seed: u64,
+    /// how many steps
+    pub steps: u64,
+    /// micro-batches of a step
+    pub accumulate: usize,
+    /// label smoothing
+    pub smoothing: f32,
+    /// run blocks again in the backward instead of keeping what they computed
+    pub recompute: bool,
+    /// share that a running average of the weights keeps at each step; 0: none
+    pub average: f32,
+    /// steps whose loss or gradient lies so many deviations above the last are skipped; 0: none are
+    pub spike: f64,
+    /// steps between two validations; 0: only at the end
+    pub validate_every: u64,
+    /// batches that a validation looks at; 0: all
+    pub validate_batches: u64,
+    /// validations without a better loss after which the run ends; 0: never
+    pub patience: u64,
+    /// steps between two checkpoints; 0: only the best and the last
+    pub save_every: u64,
+    /// how many checkpoints are kept, the best not counted
+    pub keep: usize,
+    /// at the end, the mean of so many of the last checkpoints is tried against the best one; 0: none is made
+    pub average_last: usize,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self::of(&Recipe::default())
+    }
+}
+
+impl RunSettings {
+    /// What a recipe says.
+    pub fn of(recipe: &Recipe) -> Self {
+        let Recipe { train, eval, checkpoint, .. } = recipe;
+        Self {
+            seed: train.seed,
+            steps: train.steps,
+            accumulate: train.accumulate,
+            smoothing: train.smoothing,
+            recompute: train.recompute,
+            average: train.average,
+            spike: train.leap,
+            validate_every: eval.every,
+            validate_batches: eval.batches,
+            patience: eval.patience,
+            save_every: checkpoint.every,
+            keep: checkpoint.keep,
+            average_last: checkpoint.average_last,
+        }
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// all steps were done
+    Done,
+    /// the validation loss had stopped falling
+    Patience,
+    /// it was asked to stop
+    Asked,
+}
+
+/// A run under way.
+pub struct Run<'a, N = Transformer> {
+    /// taken for an update, and put back after it; none after a step that failed
+    network: Option<N>,
+    optimizer: Optimizer,
+    schedule: Schedule,
+    train: Arc<Loader>,
+    valid: Arc<Loader>,
+    settings: RunSettings,
+    hooks: &'a dyn Hooks<N>,
+    checkpoints: Checkpoints,
+    average: Option<Average>,
+    /// where it stands
+    pub state: State,
+}
+
+impl<'a, N: Trainable> Run<'a, N> {
+    /// A run whose checkpoints are under `checkpoints`, from its start or from the last of them. Returns also what is to be
+    /// told about it. Other data than it was begun with are refused, unless it is forced.
+    pub fn new(job: Job<N>, hooks: &'a dyn Hooks<N>, checkpoints: &Path, force: bool) -> Result<(Self, Vec<String>)> {
+        let Job { network, optimizer, schedule, train, valid, data, settings } = job;
+        let RunSettings { steps, save_every, keep, average_last, average, spike, .. } = settings;
+        let regular = Regular { last: average_last, every: save_every, steps };
+        let version = env!("CARGO_PKG_VERSION").into();
+        let mut run = Self {
+            network: Some(network),
+            optimizer,
+            schedule,
+            train,
+            valid,
+            settings,
+            hooks,
+            checkpoints: Checkpoints::open(checkpoints, keep).with(regular),
+            average: (average > 0.0).then(|| Average::new(average)),
+            state: State { version, data, guard: Guard::new(spike), ..State::default() },
+        };
+        let mut notes = vec![];
+        if let Some(loaded) = run.checkpoints.latest()? {
+            notes.extend(loaded.passed_over.iter().map(|why| format!("passed over a damaged checkpoint: {why}")));
+            run.take_up(&loaded, force)?;
+            notes.push(format!("going on after step {}", loaded.state.step));
+        }
+        Ok((run, notes))
+    }
+
+    fn take_up(&mut self, loaded: &Loaded, force: bool) -> Result<()> {
+        if loaded.state.data != self.state.data && !force {
+            let (before, now) = (&loaded.state.data, &self.state.data);
+            let what = format!("the data are not those that the run was begun with: {before} → {now}");
+            return Err(Error::new("data", what, "bring them back, or go on all the same with --force"));
+        }
+        let network = loaded.model(self.take()?)?;
+        self.optimizer = loaded.optimizer(self.optimizer.clone(), &network)?;
+        if let Some(average) = &mut self.average {
+            *average = loaded.average(average.keep, &network)?;
+        }
+        self.network = Some(network);
+        let guard = loaded.state.guard.clone().with(self.state.guard.most);
+        self.state = State { data: self.state.data.clone(), guard, ..loaded.state.clone() };
+        Ok(())
+    }
+
+    /// The network, handed out for an update. It is there between two steps.
+    fn take(&mut self) -> Result<N> {
+        self.network.take().ok_or_else(broken)
+    }
+
+    /// The network that is judged: the average where one is kept.
+    pub fn model(&self) -> Result<N> {
+        let network = self.network.as_ref().ok_or_else(broken)?;
+        Ok(match &self.average {
+            Some(average) if !average.values.is_empty() => average.of(network),
+            _ => network.clone(),
+        })
+    }
+
+    /// Runs to the end, or until `stop` is set: then the step is finished and saved.
+    pub fn go(&mut self, observers: &mut [&mut dyn Observer], stop: &AtomicBool) -> Result<Ended> {
+        let RunSettings { steps, accumulate, validate_every, patience, save_every, .. } = self.settings;
+        let left = steps.saturating_sub(self.state.step) * accumulate as u64;
+        let mut batches = self.train.stream(self.state.batches, Some(self.state.batches + left));
+        while self.state.step < steps {
+            let report = self.step(&mut batches, observers)?;
+            tell(observers, &Event::Step(report))?;
+            let (step, last, asked) = (self.state.step, self.state.step == steps, stop.load(Ordering::Relaxed));
+            let judged = last || due(step, validate_every);
+            let better = judged && self.validate(observers)?;
+            let patient = patience == 0 || self.state.stale < patience;
+            if last || asked || better || !patient || due(step, save_every) {
+                self.save(better)?;
+                tell(observers, &Event::Saved { step })?;
+            }
+            if !last && asked {
+                return Ok(Ended::Asked);
+            }
+            if !patient {
+                return Ok(Ended::Patience);
+            }
+        }
+        Ok(Ended::Done)
+    }
+
+    /// One step.
+    fn step(&mut self, batches: &mut Stream, observers: &mut [&mut dyn Observer]) -> Result<StepReport> {
+        let start = Instant::now();
+        let RunSettings { seed, steps, accumulate, smoothing, recompute, .. } = self.settings;
+        let step = self.state.step + 1;
+        let batches: Vec<Batch> = batches.take(accumulate).map(|made| Ok(made?.1)).collect::<Result<_>>()?;
+        let rate = self.schedule.at(step) as f32;
+        let params = StepParams { seed, step, rate, smoothing, recompute };
+        let (network, outcome) = learn(self.take()?, &mut self.optimizer, &batches, params, &mut self.state.guard)?;
+        self.told(&outcome, &batches, observers)?;
+        if let (Some(average), None) = (&mut self.average, &outcome.skipped) {
+            average.take(&network, self.optimizer.steps() as u64);
+        }
+        self.network = Some(network);
+        let took = start.elapsed().as_secs_f64();
+        let state = &mut self.state;
+        state.step = step;
+        state.batches += batches.len() as u64;
+        state.updates = self.optimizer.steps();
+        state.tokens += outcome.tokens as u64;
+        state.seconds += took;
+        let StepOutcome { loss, objective, norm, tokens, .. } = outcome;
+        let (step_tokens, tokens, seconds) = (tokens as u64, state.tokens, state.seconds);
+        Ok(StepReport { step, steps, loss, objective, rate, norm, tokens, step_tokens, took, seconds })
+    }
+
+    /// A step that was skipped is told with its reason and its batch; the third without a number in a row ends the run.
+    fn told(&mut self, outcome: &StepOutcome, batches: &[Batch], observers: &mut [&mut dyn Observer]) -> Result<()> {
+        let step = self.state.step + 1;
+        self.state.bad =
+            if matches!(outcome.skipped, Some(Skipped::NonFinite { .. })) { self.state.bad + 1 } else { 0 };
+        let why = match &outcome.skipped {
+            None => return Ok(()),
+            Some(Skipped::NonFinite { first }) => format!("first bad: {first}"),
+            Some(Skipped::Spike { what, largest }) => format!("{what}; largest gradient: {largest}"),
+        };
+        let members = batches.iter().flat_map(|b| &b.members).flatten();
+        let places: Vec<String> = members.take(8).map(|i| self.train.items().place(*i)).collect();
+        let numbers = format!("loss {}, gradient norm {}", outcome.objective, outcome.norm);
+        let why = format!("{numbers}; {why}; batch: {}, …", places.join(", "));
+        if self.state.bad < 3 {
+            return tell(observers, &Event::Skipped { step, why });
+        }
+        let hint = "lower optim.rate, lengthen schedule.warmup, or set optim.clip; the last checkpoint is whole";
+        Err(Error::new(format!("step {step}"), format!("three steps in a row without a number: {why}"), hint))
+    }
+
+    /// Looks at the validation side. Says whether it has never been better.
+    fn validate(&mut self, observers: &mut [&mut dyn Observer]) -> Result<bool> {
+        let network = self.model()?;
+        let loss = self.valid_loss(&network)?;
+        let (step, value) = (self.state.step, loss as f32);
+        let best = self.state.best.is_none_or(|(held, _)| value < held);
+        if best {
+            self.state.best = Some((value, step));
+            self.state.stale = 0;
+        } else {
+            self.state.stale += 1;
+        }
+        tell(observers, &Event::Valid { step, loss, best })?;
+        let judged = self.hooks.samples(&network)?;
+        tell(observers, &Event::Samples { step, judged: &judged })?;
+        Ok(best)
+    }
+
+    fn valid_loss(&self, network: &N) -> Result<f64> {
+        let (valid, asked) = (&self.valid, self.settings.validate_batches);
+        let n = if asked == 0 { valid.batches(0) } else { asked.min(valid.batches(0)) };
+        Ok(mean_loss(network, (0..n).map(|i| valid.batch(i)))?.0)
+    }
+
+    /// Saves where the run stands; the best so far is handed out, too.
+    fn save(&mut self, best: bool) -> Result<()> {
+        let network = self.network.as_ref().ok_or_else(broken)?;
+        self.checkpoints.save(network, &self.optimizer, self.average.as_ref(), &self.state, best)?;
+        if best { self.hooks.keep_best(&self.model()?) } else { Ok(()) }
+    }
+
+    /// What the run comes to, and the step it is from: the best network, or the mean of the last checkpoints where one is
+    /// asked for and its validation loss is lower.
+    pub fn outcome(&mut self, observers: &mut [&mut dyn Observer]) -> Result<(N, u64)> {
+        let (best, step) = self.best()?;
+        if self.settings.average_last == 0 {
+            return Ok((best, step));
+        }
+        let members = self.checkpoints.regular()?;
+        let mean = average::mean(best.clone(), &members)?;
+        let (loss, held) = (self.valid_loss(&mean)?, self.state.best.map_or(f64::INFINITY, |(held, _)| held.into()));
+        let steps: Vec<String> = members.iter().map(|m| m.state.step.to_string()).collect();
+        let note = format!(
+            "the mean of steps {}: validation loss {loss:.4}; the best alone, step {step}: {held:.4}",
+            steps.join(", ")
+        );
+        tell(observers, &Event::Note(note))?;
+        Ok(if loss < held { (mean, self.state.step) } else { (best, step) })
+    }
+
+    /// The best network of the run, and the step it is from.
+    fn best(&self) -> Result<(N, u64)> {
+        match (self.checkpoints.best(), &self.network) {
+            (Some(loaded), Some(network)) if loaded.state.step != self.state.step => {
+                let network = loaded.model(network.clone())?;
+                let network = match &self.average {
+                    Some(average) => loaded.average(average.keep, &network)?.of(&network),
+                    None => network,
+                };
+                Ok((network, loaded.state.step))
+            }
+            _ => Ok((self.model()?, self.state.step)),
+        }
+    }
+}
+
+/// A step that failed took the network with it.
+fn broken() -> Error {
+    Error::new("run", "it was broken off by an error", "take it up again from its last checkpoint")
+}
+
+fn due(step: u64, every: u64) -> bool {
+    every > 0 && step.is_multiple_of(every)
+}
+
+fn tell(observers: &mut [&mut dyn Observer], event: &Event) -> Result<()> {
+    observers.iter_mut().try_for_each(|o| o.see(event))
+}

@@ -1,0 +1,350 @@
+//! A whole run: from the text of a recipe to a network that was judged and left behind. What happens is told to an
+//! observer as typed events; nothing is printed.
+
+use crate::checkpoint::State;
+use crate::export::{self, Top};
+use crate::hooks::{PlanHooks, judge, text_model};
+use crate::memory::{self, Need};
+use crate::observe::{Board, Event, Journal, Observer};
+use crate::plan::{Plan, shared_tokenizer};
+use crate::recipe::{self, Recipe};
+use crate::run::{Ended, Run};
+use crate::run_dir::{Expect, RunDir};
+use qkv_base::{Error, Kind, Result, Task};
+use qkv_metric::{human_bytes, human_count, human_duration};
+use qkv_tasks::{Judged, Metric, Scores, Writing};
+use qkv_train::on_threads;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// How a run is run; none of it changes the result.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ways<'a> {
+    /// threads; 0: one for each core
+    pub threads: usize,
+    /// go on although the data have changed
+    pub force: bool,
+    /// set when the run is to finish its step, save and stop
+    pub stop: Option<&'a AtomicBool>,
+}
+
+/// What is about to happen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beginning {
+    /// the family of the network
+    pub family: &'static str,
+    /// what it learns from
+    pub data: String,
+    /// where the run is kept
+    pub dir: PathBuf,
+    /// examples and samples, in words
+    pub counts: String,
+    /// how long it took to make everything ready
+    pub took: Duration,
+    /// pieces and kind of the tokenizer; none for pictures
+    pub tokenizer: Option<(usize, String)>,
+    /// classes or tags, where there are any
+    pub labels: Vec<String>,
+    /// numbers of the network
+    pub parameters: u64,
+    /// those that learn, where some were frozen or adapted
+    pub learning: Option<(u64, u64)>,
+    /// steps between two lines of a log
+    pub log: u64,
+    /// memory that will be needed
+    pub need: Need,
+    /// what was decided on the way
+    pub notes: Vec<String>,
+}
+
+impl Beginning {
+    fn of(plan: &Plan, dir: &RunDir, need: Need, took: Duration) -> Self {
+        let parameters = qkv_model::count::parameters(&plan.pretrained.model);
+        let (learn, all) = plan.learning();
+        // Tables that are computed never learn; that is worth a line only beside parts that someone froze.
+        let chosen = plan.recipe.lora.rank > 0 || !plan.recipe.model.freeze.is_empty();
+        Self {
+            family: plan.pretrained.sheet.name,
+            data: plan.recipe.data.name(),
+            dir: dir.dir().to_path_buf(),
+            counts: plan.train.counts().to_string(),
+            took,
+            tokenizer: plan.tokenizer.as_ref().map(|t| (t.vocab_size(), t.model_name().to_string())),
+            labels: plan.labels.names().to_vec(),
+            parameters: parameters.iter().map(|p| p.elements() as u64).sum(),
+            learning: Some((learn, all)).filter(|_| chosen && learn < all),
+            log: plan.recipe.train.log,
+            need,
+            notes: plan.splits.notes.clone(),
+        }
+    }
+
+    /// The same as lines for a person.
+    pub fn lines(&self) -> Vec<String> {
+        let Need { held, beside, pass } = self.need;
+        let mut lines = vec![
+            format!("{} from {} in {}", self.family, self.data, self.dir.display()),
+            format!("data: {}; made ready in {}", self.counts, human_duration(self.took)),
+            match &self.tokenizer {
+                Some((pieces, kind)) => format!("tokenizer: {pieces} pieces ({kind})"),
+                None => format!("classes: {}", self.labels.join(", ")),
+            },
+            format!("network: {} parameters", human_count(self.parameters as f64)),
+            format!(
+                "memory: about {} at the peak: {} held now, {} for gradients and the optimiser, {} for a pass",
+                human_bytes(self.need.total()),
+                human_bytes(held),
+                human_bytes(beside),
+                human_bytes(pass)
+            ),
+        ];
+        lines.extend(self.learning.map(|(learn, all)| {
+            let share = 100.0 * learn as f64 / all.max(1) as f64;
+            format!("of these {} learn ({share:.2} %)", human_count(learn as f64))
+        }));
+        lines.extend(self.notes.iter().cloned());
+        lines
+    }
+}
+
+/// Whether the goal of a recipe was reached.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// whether it was
+    pub pass: bool,
+    /// by which metric
+    pub metric: &'static str,
+    /// the score on the unseen test
+    pub score: f64,
+    /// the score that was asked for
+    pub goal: f64,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let word = if self.pass { "PASS" } else { "FAIL" };
+        write!(f, "{word}: {} {:.2} on the unseen test, {} asked for", self.metric, self.score, self.goal)
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// where it is kept: `model/`, `report.html`, …
+    pub dir: PathBuf,
+    /// what it learnt
+    pub task: Task,
+    /// why it ended; where it was asked to stop, nothing was judged
+    pub ended: Ended,
+    /// the step that the model is from
+    pub step: u64,
+    /// seconds of training
+    pub seconds: f64,
+    /// the scores on each unseen side, `test` first
+    pub scores: Vec<(String, Scores)>,
+    /// some examples with what the network makes of them
+    pub samples: Vec<Judged>,
+    /// how many of them the recipe wants to be shown
+    pub show: usize,
+    /// whether the recipe's goal was reached, where it has one
+    pub verdict: Option<Verdict>,
+    /// bytes that were foretold, and that were used at the peak
+    pub memory: (u64, Option<u64>),
+}
+
+impl Outcome {
+    fn stopped(dir: &RunDir, task: Task, state: &State) -> Self {
+        Self {
+            dir: dir.dir().to_path_buf(),
+            task,
+            ended: Ended::Asked,
+            step: state.step,
+            seconds: state.seconds,
+            scores: vec![],
+            samples: vec![],
+            show: 0,
+            verdict: None,
+            memory: (0, None),
+        }
+    }
+}
+
+/// Begins a run in a new directory; one that is refused leaves none.
+pub fn begin(dir: RunDir, text: &str, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
+    let done = go(&dir, text, ways, observer);
+    if done.is_err() {
+        dir.abandon();
+    }
+    done
+}
+
+/// Runs a recipe in its directory, from the start or from the last checkpoint.
+pub fn go(dir: &RunDir, text: &str, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
+    let recipe = Recipe::parse(&dir.at("recipe.toml").display().to_string(), text)?;
+    dir.write("recipe.toml", text.as_bytes())?;
+    on_threads(ways.threads, || {
+        let mut recipe = recipe.clone();
+        if let Some(name) = recipe.before() {
+            match before(dir, name, &recipe, ways, observer)? {
+                Stage::Done(model) => recipe.model.from = model,
+                Stage::Stopped(outcome) => return Ok(*outcome),
+            }
+        }
+        one(dir, text, &recipe, ways, observer)
+    })?
+}
+
+/// What came of the recipe that comes first.
+enum Stage {
+    /// where its model is
+    Done(String),
+    /// it was asked to stop
+    Stopped(Box<Outcome>),
+}
+
+/// Runs the recipe that this one starts from, under `before/` in the same place, unless it has been run.
+fn before(
+    dir: &RunDir,
+    name: &str,
+    recipe: &Recipe,
+    ways: Ways,
+    observer: &mut (dyn Observer + Send),
+) -> Result<Stage> {
+    let (text, name) = recipe::find(name)?;
+    let changes = [format!("train.seed={}", recipe.train.seed), "eval.goal=0".into()];
+    let text = changes.iter().try_fold(text, |text, change| recipe::set(&text, change))?;
+    let first = Recipe::parse(&name, &text)?;
+    let place = dir.at("before");
+    // The report is written last: a model alone may be the best of a run that was broken off.
+    if !place.join("report.html").exists() {
+        let expect = if place.join("recipe.toml").exists() { Expect::Run } else { Expect::Nothing };
+        let inner = RunDir::open(&place, expect)?;
+        inner.write("recipe.toml", text.as_bytes())?;
+        observer.see(&Event::Note(format!("first: the recipe {name}, which this one starts from")))?;
+        if !inner.at("tokenizer").exists() {
+            let tokenizer = shared_tokenizer(&first, recipe)?;
+            inner.replace("tokenizer", |dir| tokenizer.save(dir))?;
+        }
+        let outcome = one(&inner, &text, &first, ways, observer)?;
+        if outcome.ended == Ended::Asked {
+            let outer = Outcome { dir: dir.dir().to_path_buf(), ..outcome };
+            return Ok(Stage::Stopped(Box::new(outer)));
+        }
+        observer.see(&Event::Note("now the recipe itself".into()))?;
+    }
+    Ok(Stage::Done(place.join("model").display().to_string()))
+}
+
+/// Runs one recipe from its data to its scores.
+fn one(dir: &RunDir, text: &str, recipe: &Recipe, ways: Ways, observer: &mut (dyn Observer + Send)) -> Result<Outcome> {
+    let start = Instant::now();
+    let kept = Some(dir.at("tokenizer")).filter(|p| p.join("tokenizer.json").exists());
+    let mut plan = Plan::new(recipe, kept.as_deref())?;
+    if let (Some(tokenizer), None) = (&plan.tokenizer, kept) {
+        dir.replace("tokenizer", |dir| tokenizer.save(dir))?;
+    }
+    let need = Need::of(&plan)?;
+    observer.see(&Event::Began(&Beginning::of(&plan, dir, need, start.elapsed())))?;
+    need.ensure()?;
+    let job = plan.job()?;
+    let hooks = PlanHooks { plan: &plan, run_dir: dir };
+    let (mut going, notes) = Run::new(job, &hooks, &dir.at("checkpoints"), ways.force)?;
+    notes.into_iter().try_for_each(|note| observer.see(&Event::Note(note)))?;
+    let mut journal = Journal::open(dir.dir(), going.state.step, recipe.train.log)?;
+    let mut board = Board::create(dir.dir(), recipe.train.log)?;
+    let never = AtomicBool::new(false);
+    let watchers: &mut [&mut dyn Observer] = &mut [&mut *observer, &mut journal, &mut board];
+    let ended = going.go(watchers, ways.stop.unwrap_or(&never)).map_err(failed)?;
+    if ended == Ended::Asked {
+        return Ok(Outcome::stopped(dir, recipe.data.objective, &going.state));
+    }
+    finish(dir, text, &plan, &mut going, ended, need, observer)
+}
+
+/// Work that was begun and failed is not a wrong question.
+fn failed(error: Error) -> Error {
+    if error.kind == Kind::Input { error.of_kind(Kind::Failed) } else { error }
+}
+
+/// Judges the best network on the unseen sides, and leaves it behind.
+fn finish(
+    dir: &RunDir,
+    text: &str,
+    plan: &Plan,
+    going: &mut Run,
+    ended: Ended,
+    need: Need,
+    observer: &mut (dyn Observer + Send),
+) -> Result<Outcome> {
+    let (model, step) = going.outcome(&mut [observer])?;
+    // As the verb answers: what a run scores is what `qkv evaluate` says of it.
+    let (asked, writing) = (text_model(plan, &model)?, Writing::default());
+    let judge = judge(plan, &asked, &writing);
+    let test = judge.scores(&*plan.splits.test)?;
+    let task = plan.recipe.data.objective;
+    let samples: Vec<Judged> = match task {
+        Task::NextToken => judge.continuations(&*plan.splits.test, 12)?,
+        _ => test.judged.iter().take(12).cloned().collect(),
+    };
+    let mut scores = vec![("test".to_string(), test)];
+    if let Some(compositional) = &plan.splits.compositional {
+        scores.push(("compositional".into(), judge.scores(&**compositional)?));
+    }
+    for (name, part) in &plan.splits.parts {
+        scores.push((name.clone(), judge.scores(&**part)?));
+    }
+    export::leave(dir, plan, &model).map_err(failed)?;
+    let sides: Vec<(&str, &Scores)> = scores.iter().map(|(name, scores)| (name.as_str(), scores)).collect();
+    let test = &scores[0].1;
+    export::save_report(dir, top(plan, test, step, &going.state)?, text, &sides, &samples).map_err(failed)?;
+    let (verdict, seconds) = (verdict(plan, test)?, going.state.seconds);
+    let (dir, memory) = (dir.dir().to_path_buf(), (need.total(), memory::peak()));
+    let show = 2 * plan.recipe.eval.samples;
+    Ok(Outcome { dir, task, ended, step, seconds, scores, samples, show, verdict, memory })
+}
+
+/// What stands at the top of the report.
+fn top(plan: &Plan, test: &Scores, step: u64, state: &State) -> Result<Top> {
+    let metric = Metric::parse(&plan.recipe.eval.metric)?;
+    let elements = qkv_model::count::parameters(&plan.pretrained.model).iter().map(|p| p.elements() as f64).sum();
+    let facts = [
+        (metric.name(), format!("{:.2}", test.get(metric)?)),
+        ("parameters", human_count(elements)),
+        ("tokens read", human_count(state.tokens as f64)),
+        ("time", human_duration(Duration::from_secs_f64(state.seconds.max(0.0)))),
+    ];
+    let (family, corpus) = (plan.pretrained.sheet.name, plan.recipe.data.name());
+    let summary = format!("{family} from {corpus}: step {step} of {}", plan.recipe.train.steps);
+    Ok(Top { summary, facts: facts.map(|(name, value)| (name.to_string(), value)).to_vec() })
+}
+
+/// Whether the goal was reached, where there is one.
+fn verdict(plan: &Plan, test: &Scores) -> Result<Option<Verdict>> {
+    let eval = &plan.recipe.eval;
+    if eval.goal == 0.0 {
+        return Ok(None);
+    }
+    let metric = Metric::parse(&eval.metric)?;
+    let score = test.get(metric)?;
+    let (pass, metric) = (metric.reaches(score, eval.goal), metric.name());
+    Ok(Some(Verdict { pass, metric, score, goal: eval.goal }))
+}
+
+/// The recipe that a run was begun with.
+pub fn recipe_of(dir: &std::path::Path) -> Result<String> {
+    let path = dir.join("recipe.toml");
+    std::fs::read_to_string(&path).map_err(|e| Error::read(path.display().to_string(), &e, "is it readable?"))
+}
+
+/// A run goes on with what it was begun with; the first differences are named.
+pub fn refuse_changes(held: &str, text: &str) -> Result<()> {
+    let (a, b) = (Recipe::parse("the run's recipe", held)?, Recipe::parse("the new recipe", text)?);
+    let differences = recipe::differences(&a, &b);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let what = format!("is not that of the run: {}", differences.join("; "));
+    Err(Error::new("the recipe", what, "leave the changes out, or go on all the same with --force"))
+}

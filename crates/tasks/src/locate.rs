@@ -1,0 +1,78 @@
+//! Where models are: a run wherever a model can be named, and the newest run where none is. One rule for every verb.
+
+use qkv_base::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The model of a run; any other place as it is, so that a run can be named wherever a model can.
+pub fn model_of(path: &Path) -> PathBuf {
+    let model = path.join("model");
+    if model.join("config.json").exists() { model } else { path.to_path_buf() }
+}
+
+/// The run under `runs/` that was worked on last and holds a model.
+pub fn newest_with_model() -> Result<PathBuf> {
+    let held = |run: &PathBuf| run.join("model/config.json").exists();
+    let (with, without): (Vec<PathBuf>, Vec<PathBuf>) = runs(Path::new("runs")).into_iter().partition(held);
+    with.into_iter().next().ok_or_else(|| match without.first() {
+        Some(run) => {
+            let what = format!("{} holds no model yet, and no other run does", run.display());
+            Error::new("runs", what, format!("let it learn: qkv train --resume --out {}", run.display()))
+        }
+        None => Error::new("runs", "there is no run", "train one: qkv train; or name a model directory"),
+    })
+}
+
+/// The run under `runs/` that was worked on last, with or without a model: what `--resume` goes on with.
+pub fn newest() -> Result<PathBuf> {
+    let none = || Error::new("runs", "there is no run", "train one: qkv train; or name a directory");
+    runs(Path::new("runs")).into_iter().next().ok_or_else(none)
+}
+
+/// Every run in a directory, the one that was worked on last first.
+pub fn runs(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut dated: Vec<(SystemTime, PathBuf)> = entries.filter_map(|run| Some((worked_on(&run)?, run))).collect();
+    dated.sort_by(|a, b| b.cmp(a));
+    dated.into_iter().map(|(_, run)| run).collect()
+}
+
+/// When a run was worked on last; nothing where it is none.
+fn worked_on(run: &Path) -> Option<SystemTime> {
+    let changed = |name: &str| std::fs::metadata(run.join(name)).and_then(|m| m.modified()).ok();
+    let began = changed("recipe.toml")?;
+    Some(changed("metrics.jsonl").unwrap_or(began))
+}
+
+/// The first of `runs/name`, `runs/name-2`, … that is free.
+pub fn free(name: &str) -> PathBuf {
+    let place = |n: usize| Path::new("runs").join(if n == 1 { name.to_string() } else { format!("{name}-{n}") });
+    (1..).map(place).find(|p| !p.exists()).unwrap_or_else(|| place(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_run_that_was_worked_on_last_comes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds);
+        let put = |name: &str, time: u64| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            std::fs::File::options().write(true).open(&path).unwrap().set_modified(at(time)).unwrap();
+        };
+        put("old/recipe.toml", 1);
+        put("old/metrics.jsonl", 9);
+        put("new/recipe.toml", 5);
+        put("new/model/config.json", 5);
+        put("no-run/notes.txt", 99);
+        let names: Vec<_> = runs(dir.path()).iter().map(|p| p.file_name().unwrap().to_owned()).collect();
+        assert_eq!(names, ["old", "new"]);
+        assert!(model_of(&dir.path().join("new")).ends_with("new/model"));
+        assert!(model_of(&dir.path().join("old")).ends_with("old"));
+    }
+}
