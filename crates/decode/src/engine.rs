@@ -1,394 +1,502 @@
-//! The engine: a prompt goes in at once, then one token a row at a time; out come the logits of the next token.
+//! The engine: many texts at once, each with its own prompt, chain, search, limits and seed, one token further at each step.
 //!
-//! Keys and values of what was said are kept in a cache with room for everything that may still be said: it is made once and
-//! written in place. Prompts of unequal length stand flush right, with padding before them that nobody sees and that takes no
-//! position. A model that reads a source reads it once; its cross keys and values are made once, and the beams of a source
-//! share them. Searches see only the trait [`Network`], so that a table of numbers can stand in for a model in a test.
+//! Requests are admitted and cancelled between steps. A step gives every row that has chosen a token that token, and some of the
+//! prompts that are still being read their next tokens, in one pass; then every search that has new logits goes on. Rows of any
+//! length stand side by side ([`RowCache`]), so that nobody waits for the longest; a long prompt is read in chunks, so that nobody
+//! waits for it either. What a request says depends on the request alone: not on who else is there, nor on when it came.
+//!
+//! A prompt that begins like that of a row which is already there takes the keys and values of what they share; equal sources
+//! are read once.
 //!
 //! ```
-//! use qkv_decode::{Engine, Network};
+//! use qkv_decode::{Config, Engine, Request, StepEvent};
 //! use qkv_model::{Transformer, presets};
 //!
 //! let spec = presets::find("tiny-decoder").unwrap().spec();
 //! let model = Transformer::new(&spec, 1, &burn::tensor::Device::flex()).unwrap();
-//! let prompts = [vec![5, 6, 7], vec![8]]; // of unequal length
-//! let mut engine = Engine::causal(&model, &prompts, 4)?; // room for four more tokens
-//! assert_eq!((engine.rows(), engine.logits(1).len()), (2, 97));
-//! engine.say(&[9, 10])?; // the next token of each row
-//! engine.reorder(&[1, 1])?; // both rows go on from the second
+//! let mut engine = Engine::new(std::sync::Arc::new(model), Config::default());
+//! let first = engine.admit(Request { max_tokens: 3, ..Request::new(vec![5, 6, 7]) })?;
+//! let events = engine.step()?;
+//! assert!(matches!(&events[0], StepEvent::Token(new) if new.request == first));
+//! engine.admit(Request { max_tokens: 2, ..Request::new(vec![8]) })?; // joins in the middle
+//! while !engine.is_idle() {
+//!     engine.step()?;
+//! }
 //! # Ok::<(), qkv_base::Error>(())
 //! ```
 
-use burn::tensor::Tensor;
+mod admit;
+mod request;
+
+pub use request::Request;
+
+use crate::decoder::{Decoder, Observe, PassInput, PassOutput};
+use crate::search::{Chosen, Machine, Next, SearchTrace, Sequence, View};
+use crate::text::{Detokenizer, RowText};
 use qkv_base::{Error, Result};
-use qkv_kernels::{Ids, Positions};
-use qkv_model::{CausalLm, Memory, Seq2Seq, Tokens};
-use qkv_nn::{Cache, Cx, Taps, mask};
+use qkv_nn::RowCache;
+use rayon::prelude::*;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What a search needs of a network: rows of tokens that go on one token at a time.
-pub trait Network {
-    /// V
-    fn vocabulary(&self) -> usize;
-    /// How many rows there are.
-    fn rows(&self) -> usize;
-    /// How many more tokens there is room for.
-    fn room(&self) -> usize;
-    /// The logits of the next token of a row, as of the last time something was said.
-    fn logits(&self, row: usize) -> &[f32];
-    /// The next token of every row.
-    fn say(&mut self, tokens: &[u32]) -> Result<()>;
-    /// Row b becomes what row `rows[b]` was; there may be more or fewer rows afterwards. The logits are those from before:
-    /// `say` comes next.
-    fn reorder(&mut self, rows: &[usize]) -> Result<()>;
-    /// What was looked at besides the logits, if [`Look`] asked for it: the last position of a row.
-    fn seen(&self, row: usize) -> &[f32];
+/// Below this many logits searches go on one after the other: waking another thread costs more than it saves.
+const SERIAL: usize = 1 << 16;
+
+/// How much an engine takes on at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// rows side by side, at most; a beam of four is four
+    pub max_rows: usize,
+    /// tokens that all rows together may come to hold
+    pub max_tokens: usize,
+    /// tokens of prompts that are read in one step, at most
+    pub prefill_chunk: usize,
+    /// shared beginnings of prompts that are shorter are computed again: waiting for them costs a step
+    pub min_shared_prefix: usize,
 }
 
-/// What the engine hands out besides logits.
+impl Default for Config {
+    /// Everything at once: for a batch that is given whole. A server bounds rows, tokens and chunks.
+    fn default() -> Self {
+        Self { max_rows: usize::MAX, max_tokens: usize::MAX, prefill_chunk: usize::MAX, min_shared_prefix: 16 }
+    }
+}
+
+/// The number of a request; they are numbered as they are admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What happened in a step.
+#[derive(Clone, Debug)]
+pub enum StepEvent {
+    /// a token is certain
+    Token(NewToken),
+    /// a request is done
+    Finished(Finished),
+    /// a request could not go on; the others do
+    Failed {
+        /// which
+        request: RequestId,
+        /// why
+        error: Error,
+    },
+}
+
+/// A token that was just chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewToken {
+    /// whose
+    pub request: RequestId,
+    /// of which of its continuations
+    pub number: usize,
+    /// how many tokens of this continuation were chosen before
+    pub step: usize,
+    /// the token
+    pub id: u32,
+    /// the model's own log-probability of it
+    pub logprob: f32,
+    /// text that has become certain with it, where there is a detokenizer
+    pub text: String,
+    /// whether it is an end token
+    pub is_end: bool,
+}
+
+/// All that a request has come to.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// which
+    pub request: RequestId,
+    /// its continuations; those of a beam best first
+    pub sequences: Vec<Sequence>,
+    /// what the search did, if it was asked for
+    pub trace: Option<SearchTrace>,
+}
+
+/// What an engine has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Look {
-    /// nothing: the fast path
-    #[default]
-    Nothing,
-    /// the last hidden state of a row, `[C]`: contrastive search compares them
-    Hidden,
-    /// the weights with which the last layer looked at the source, mean of the heads, `[Tm]`: coverage
-    Source,
+pub struct Stats {
+    /// requests that choose tokens
+    pub running: usize,
+    /// requests whose prompts are being read
+    pub prefilling: usize,
+    /// requests for which there is no room yet
+    pub waiting: usize,
+    /// rows side by side
+    pub rows: usize,
+    /// tokens that the rows hold
+    pub tokens: usize,
+    /// tokens of prompts that are still to be read, of those that have begun
+    pub prefill_queue: usize,
+    /// tokens given to the network since the engine was made
+    pub computed: usize,
 }
 
-/// A network with its cache, part of the way through some texts.
-pub struct Engine<'m> {
-    net: Net<'m>,
-    cache: Cache,
-    /// places before each row that are padding
-    padding: Vec<usize>,
-    logits: Vec<f32>,
-    vocabulary: usize,
-    look: Look,
-    seen: Vec<f32>,
-    /// the states of the whole prompt `[rows, T, C]`, when hidden states are looked at
-    prompt: Vec<f32>,
+/// Requests on their way through a network.
+pub struct Engine {
+    model: Arc<dyn Decoder>,
+    config: Config,
+    detokenizer: Option<Arc<dyn Detokenizer>>,
+    cache: RowCache,
+    /// in the order of the rows, which stand next to each other
+    live: Vec<Live>,
+    waiting: VecDeque<Waiting>,
+    /// those that ended between steps
+    events: Vec<StepEvent>,
+    next_id: u64,
+    computed: usize,
 }
 
-// One of it for each engine: a box would save nothing.
-#[allow(clippy::large_enum_variant)]
-enum Net<'m> {
-    Causal(&'m dyn CausalLm),
-    Pair { model: &'m dyn Seq2Seq, memory: Memory },
+/// A request for which there is no room yet.
+struct Waiting {
+    id: RequestId,
+    request: Request,
 }
 
-impl<'m> Engine<'m> {
-    /// Reads the prompts, and makes room for `more` tokens behind the longest.
-    pub fn causal(model: &'m dyn CausalLm, prompts: &[Vec<u32>], more: usize) -> Result<Self> {
-        Self::causal_looking(model, prompts, more, Look::Nothing)
-    }
+/// A request that has rows.
+struct Live {
+    id: RequestId,
+    request: Request,
+    machine: Machine,
+    /// how many tokens each continuation has
+    said: Vec<usize>,
+    rows: usize,
+    phase: Phase,
+    /// the slot of its source
+    source: Option<usize>,
+}
 
-    /// The same, handing out more than logits.
-    pub fn causal_looking(model: &'m dyn CausalLm, prompts: &[Vec<u32>], more: usize, look: Look) -> Result<Self> {
-        check_prompts("prompt", prompts, model.context(), more)?;
-        let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-        let padding: Vec<usize> = prompts.iter().map(|p| longest - p.len()).collect();
-        // Padding is id 0: it is never looked at, and every vocabulary has one.
-        let ids: Vec<u32> = prompts
-            .iter()
-            .zip(&padding)
-            .flat_map(|(p, n)| std::iter::repeat_n(0, *n).chain(p.iter().copied()))
-            .collect();
-        let mut engine = Self::new(Net::Causal(model), longest + more, padding, model.vocabulary(), look);
-        engine.pass(ids)?;
-        Ok(engine)
-    }
+/// What the rows of a request wait for.
+enum Phase {
+    /// the first `done` tokens of the prompt have been read; the first tokens of another row may do for some
+    Prefill { done: usize, borrow: Option<(RequestId, usize)> },
+    /// the next token of each row
+    Tokens(Vec<u32>),
+}
 
-    /// Reads the sources, begins every target with `start`, and makes room for `more` tokens behind it.
-    pub fn pair(model: &'m dyn Seq2Seq, sources: &[Vec<u32>], start: &[u32], more: usize) -> Result<Self> {
-        Self::pair_looking(model, sources, start, more, Look::Nothing)
-    }
+/// What one request gets in a pass.
+struct Part {
+    live: usize,
+    /// its answers, as numbers among all
+    answers: std::ops::Range<usize>,
+    /// its tokens
+    tokens: std::ops::Range<usize>,
+}
 
-    /// The same, handing out more than logits.
-    pub fn pair_looking(
-        model: &'m dyn Seq2Seq,
-        sources: &[Vec<u32>],
-        start: &[u32],
-        more: usize,
-        look: Look,
-    ) -> Result<Self> {
-        check_prompts("source", sources, model.context(), 0)?;
-        check_prompts("start of the target", &[start.to_vec()], model.context(), more)?;
-        let memory = model.encode(&batch(sources), &mut Cx::eval())?;
-        let rows = sources.len();
-        let net = Net::Pair { model, memory };
-        let mut engine = Self::new(net, start.len() + more, vec![0; rows], model.vocabulary(), look);
-        engine.pass(start.repeat(rows))?;
-        Ok(engine)
-    }
-
-    fn new(net: Net<'m>, capacity: usize, padding: Vec<usize>, vocabulary: usize, look: Look) -> Self {
-        let cache = Cache::new(capacity);
-        Self { net, cache, padding, logits: vec![], vocabulary, look, seen: vec![], prompt: vec![] }
-    }
-
-    /// The states of the prompt of a row, position by position, if hidden states are looked at.
-    pub fn prompt_states(&self, row: usize) -> impl Iterator<Item = &[f32]> {
-        let each = self.prompt.len() / self.padding.len().max(1);
-        let width = self.seen.len() / self.padding.len().max(1);
-        let padding = self.padding.get(row).copied().unwrap_or(0);
-        self.prompt.chunks(each.max(1)).nth(row).into_iter().flat_map(move |p| p.chunks(width.max(1))).skip(padding)
-    }
-
-    /// One pass over some more tokens of each row.
-    fn pass(&mut self, ids: Vec<u32>) -> Result<()> {
-        let rows = self.padding.len();
-        let (held, t) = (self.cache.len(), ids.len() / rows.max(1));
-        let mut tokens = Tokens::new(Ids::new(ids, rows));
-        let mut taps = Taps::new(
-            match self.look {
-                Look::Nothing => &[][..],
-                Look::Hidden => &["normed", "hidden"],
-                Look::Source => &["weights"],
-            }
-            .iter()
-            .copied(),
-        );
-        let look = self.look;
-        let mut cx = Cx::decode(&mut self.cache).last();
-        if look != Look::Nothing {
-            cx = cx.with_taps(&mut taps);
+impl Engine {
+    /// An engine for a network.
+    pub fn new(model: Arc<dyn Decoder>, config: Config) -> Self {
+        Self {
+            model,
+            config,
+            detokenizer: None,
+            cache: RowCache::new(0),
+            live: vec![],
+            waiting: VecDeque::new(),
+            events: vec![],
+            next_id: 0,
+            computed: 0,
         }
-        if self.padding.iter().any(|n| *n > 0) {
-            let real = mask_of(&self.padding, held + t);
-            let places = self.padding.iter().flat_map(|n| (held..held + t).map(move |i| i.saturating_sub(*n)));
-            cx = cx.with_positions(Positions::Each(places.collect()));
-            tokens = tokens.with_padding(real);
-        }
-        let logits = match &self.net {
-            Net::Causal(model) => model.logits(&tokens, &mut cx)?,
-            Net::Pair { model, memory } => model.decode(&tokens, memory, &mut cx)?,
+    }
+
+    /// The same, which makes text of tokens and so finds stop strings.
+    pub fn with_text(self, detokenizer: Arc<dyn Detokenizer>) -> Self {
+        Self { detokenizer: Some(detokenizer), ..self }
+    }
+
+    /// The network.
+    pub fn model(&self) -> &dyn Decoder {
+        &*self.model
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.live.is_empty() && self.waiting.is_empty() && self.events.is_empty()
+    }
+
+    /// What there is to do.
+    pub fn stats(&self) -> Stats {
+        let left = |live: &Live| match live.phase {
+            Phase::Prefill { done, .. } => Some(live.request.prompt.len() - done),
+            Phase::Tokens(_) => None,
         };
-        drop(cx);
-        self.logits = read(logits)?;
-        match look {
-            Look::Nothing => {}
-            Look::Hidden => self.keep_hidden(&taps, rows, t),
-            Look::Source => self.seen = source_weights(&taps, rows),
-        }
-        Ok(())
-    }
-
-    fn keep_hidden(&mut self, taps: &Taps, rows: usize, t: usize) {
-        let Some(flat) = last_hidden(taps) else { return };
-        let width = flat.len() / (rows * t).max(1);
-        self.seen = flat.chunks(t * width).flat_map(|row| row[(t - 1) * width..].iter().copied()).collect();
-        if self.prompt.is_empty() {
-            self.prompt = flat;
+        let prefilling = self.live.iter().filter_map(left).count();
+        Stats {
+            running: self.live.len() - prefilling,
+            prefilling,
+            waiting: self.waiting.len(),
+            rows: self.cache.rows(),
+            tokens: self.cache.tokens(),
+            prefill_queue: self.live.iter().filter_map(left).sum(),
+            computed: self.computed,
         }
     }
-}
 
-impl Network for Engine<'_> {
-    fn vocabulary(&self) -> usize {
-        self.vocabulary
-    }
-
-    fn rows(&self) -> usize {
-        self.padding.len()
-    }
-
-    fn room(&self) -> usize {
-        self.cache.capacity() - self.cache.len()
-    }
-
-    fn logits(&self, row: usize) -> &[f32] {
-        self.logits.get(row * self.vocabulary..(row + 1) * self.vocabulary).unwrap_or_default()
-    }
-
-    fn say(&mut self, tokens: &[u32]) -> Result<()> {
-        if tokens.len() != self.rows() {
-            let what = format!("{} tokens for {} rows", tokens.len(), self.rows());
-            return Err(Error::new("engine", what, "say one token to each row"));
-        }
-        self.pass(tokens.to_vec())
-    }
-
-    fn reorder(&mut self, rows: &[usize]) -> Result<()> {
-        let before = self.rows();
-        if let Some(row) = rows.iter().find(|r| **r >= before) {
-            return Err(Error::new("engine", format!("there is no row {row} of {before}"), "rows count from 0"));
-        }
-        self.cache.reorder(rows);
-        self.padding = rows.iter().map(|r| self.padding[*r]).collect();
-        if let Net::Pair { memory, .. } = &mut self.net {
-            let share = before / memory.states.dims()[0].max(1);
-            let sources = qkv_nn::cache::sources(rows, share);
-            if sources.iter().copied().ne(0..memory.states.dims()[0]) {
-                *memory = memory.select(&sources);
-            }
-        }
-        Ok(())
-    }
-
-    fn seen(&self, row: usize) -> &[f32] {
-        let width = self.seen.len() / self.rows().max(1);
-        self.seen.get(row * width..(row + 1) * width).unwrap_or_default()
-    }
-}
-
-/// Sequences of unequal length as one batch, flush left.
-pub fn batch(rows: &[Vec<u32>]) -> Tokens {
-    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
-    let ids: Vec<u32> =
-        rows.iter().flat_map(|r| r.iter().copied().chain(std::iter::repeat_n(0, width - r.len()))).collect();
-    let tokens = Tokens::new(Ids::new(ids, rows.len()));
-    if lengths.iter().all(|n| *n == width) { tokens } else { tokens.with_padding(mask::from_lengths(&lengths, width)) }
-}
-
-fn mask_of(padding: &[usize], width: usize) -> Arc<[bool]> {
-    padding.iter().flat_map(|n| (0..width).map(move |i| i >= *n)).collect()
-}
-
-/// The numbers of a tensor.
-pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
-    let wrong = |e| Error::new("logits", format!("{e:?}"), "load the model in f32");
-    tensor.into_data().try_into_vec::<f32>().map_err(wrong)
-}
-
-/// The state that the head answers from: behind the final norm, or of the last layer.
-fn last_hidden(taps: &Taps) -> Option<Vec<f32>> {
-    let layer = |path: &str| path.split('.').rev().nth(1).and_then(|n| n.parse::<usize>().ok());
-    let normed = taps.got().iter().find(|(path, _)| *path == "decoder.normed");
-    let last = || taps.got().iter().filter(|(path, _)| path.starts_with("decoder")).max_by_key(|(path, _)| layer(path));
-    normed.or_else(last).and_then(|(_, t)| read(t.flat.clone()).ok())
-}
-
-/// The last layer's weights over the source, mean of the heads, for the last position of each row: `[rows · Tm]`.
-pub(crate) fn source_weights(taps: &Taps, rows: usize) -> Vec<f32> {
-    let layer = |path: &str| path.split('.').nth(1).and_then(|n| n.parse::<usize>().ok());
-    let cross = taps.got().iter().filter(|(path, _)| path.ends_with("cross.weights"));
-    let Some((_, tapped)) = cross.max_by_key(|(path, _)| layer(path)) else { return vec![] };
-    let (&[sources, heads, queries, keys], Ok(flat)) = (&tapped.dims[..], read(tapped.flat.clone())) else {
-        return vec![];
-    };
-    let (beams, t) = (rows / sources.max(1), queries * sources / rows.max(1)); // queries = beams · T
-    let mut out = vec![0.0; rows * keys];
-    for row in 0..rows {
-        let query = (row % beams.max(1)) * t + t - 1;
-        for h in 0..heads {
-            let at = ((row / beams.max(1) * heads + h) * queries + query) * keys;
-            let weights = flat.get(at..at + keys).unwrap_or_default();
-            out[row * keys..][..keys].iter_mut().zip(weights).for_each(|(sum, w)| *sum += w / heads as f32);
-        }
-    }
-    out
-}
-
-fn check_prompts(name: &str, prompts: &[Vec<u32>], context: Option<usize>, more: usize) -> Result<()> {
-    if prompts.is_empty() {
-        return Err(Error::new(name, "there is none", "give at least one"));
-    }
-    for (i, prompt) in prompts.iter().enumerate() {
-        let place = if prompts.len() == 1 { name.to_string() } else { format!("{name} {}", i + 1) };
-        if prompt.is_empty() {
-            return Err(Error::new(place, "is empty", "give at least one token, such as the model's start token"));
-        }
-        if let Some(context) = context
-            && prompt.len() + more > context
-        {
-            let what = match more {
-                0 => format!("is {} tokens long, but the model reads at most {context}", prompt.len()),
-                _ => format!("its {} tokens and {more} more do not fit into a context of {context}", prompt.len()),
-            };
-            return Err(Error::new(place, what, "shorten it, or ask for fewer tokens"));
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use burn::tensor::Device;
-    use qkv_model::{Transformer, presets};
-
-    fn model(name: &str) -> Transformer {
-        Transformer::new(&presets::find(name).unwrap().spec(), 3, &Device::flex()).unwrap()
-    }
-
-    fn near(a: &[f32], b: &[f32]) {
-        assert_eq!(a.len(), b.len());
-        let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(worst < 2e-5, "{worst}");
-    }
-
-    /// Learned, rotary and ALiBi positions alike: what stands beside a prompt and before it changes nothing.
-    #[test]
-    fn a_batch_of_unequal_prompts_gives_what_each_gives_alone() {
-        for name in ["tiny-decoder", "tiny-llama", "tiny-alibi"] {
-            let model = model(name);
-            let prompts = [vec![5, 6, 7, 8], vec![9], vec![10, 11, 12]];
-            let more = [[21u32, 22], [23, 24], [25, 26]];
-            let mut all = Engine::causal(&model, &prompts, 2).unwrap();
-            let mut each: Vec<Engine> =
-                prompts.iter().map(|p| Engine::causal(&model, std::slice::from_ref(p), 2).unwrap()).collect();
-            for step in 0..3 {
-                (0..3).for_each(|i| near(all.logits(i), each[i].logits(0)));
-                if step < 2 {
-                    all.say(&more.map(|m| m[step])).unwrap();
-                    (0..3).for_each(|i| each[i].say(&[more[i][step]]).unwrap());
+    /// Takes requests through to their ends, in their order. `hear` is told every token, with the place of its request in the
+    /// list, and says whether its continuation goes on. The first that fails ends all.
+    pub fn run(
+        &mut self,
+        requests: Vec<Request>,
+        hear: &mut dyn FnMut(usize, &NewToken) -> bool,
+    ) -> Result<Vec<Finished>> {
+        let ids: Vec<RequestId> = requests.into_iter().map(|r| self.admit(r)).collect::<Result<_>>()?;
+        let place = |id: RequestId| ids.binary_search(&id).ok();
+        let mut found: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
+        while found.iter().any(Option::is_none) {
+            for event in self.step()? {
+                match event {
+                    StepEvent::Token(new) => {
+                        if let Some(at) = place(new.request)
+                            && !hear(at, &new)
+                        {
+                            self.stop(new.request, new.number);
+                        }
+                    }
+                    StepEvent::Finished(one) => {
+                        if let Some(at) = place(one.request) {
+                            found[at] = Some(one);
+                        }
+                    }
+                    StepEvent::Failed { request, error } if place(request).is_some() => {
+                        ids.iter().for_each(|id| drop(self.cancel(*id)));
+                        return Err(error);
+                    }
+                    StepEvent::Failed { .. } => {}
                 }
             }
-            assert_eq!(all.room(), 0);
         }
+        Ok(found.into_iter().flatten().collect())
     }
 
-    #[test]
-    fn cached_logits_are_those_of_the_whole_text() {
-        let model = model("tiny-llama");
-        let text = [5, 6, 7, 8, 9, 10];
-        let mut engine = Engine::causal(&model, &[text[..3].to_vec()], 3).unwrap();
-        for n in 3..6 {
-            engine.say(&[text[n]]).unwrap();
-            let whole = Engine::causal(&model, &[text[..=n].to_vec()], 0).unwrap();
-            near(engine.logits(0), whole.logits(0));
+    /// Advances every row by one token, and prompts that are being read by a chunk.
+    pub fn step(&mut self) -> Result<Vec<StepEvent>> {
+        self.promote()?;
+        let mut events = std::mem::take(&mut self.events);
+        let pass = self.plan();
+        if pass.ids.is_empty() {
+            return Ok(events);
         }
+        self.cache.begin(&pass.rows);
+        let input = PassInput { ids: &pass.ids, answers: &pass.answers, observe: pass.observe };
+        let output = self.model.forward(&input, &mut self.cache)?;
+        self.cache.advance();
+        self.computed += pass.ids.len();
+        let outcomes = self.advance(&pass, &output);
+        self.settle(outcomes, &mut events);
+        Ok(events)
     }
 
-    #[test]
-    fn sources_of_unequal_length_and_their_beams() {
-        for name in ["tiny-pair", "tiny-t5"] {
-            let model = model(name);
-            let sources = [vec![5, 6, 7, 8, 9], vec![10, 11]];
-            let mut all = Engine::pair(&model, &sources, &[1], 3).unwrap();
-            all.reorder(&[0, 0, 1, 1]).unwrap();
-            all.say(&[20, 21, 22, 23]).unwrap();
-            all.reorder(&[1, 0, 3, 3]).unwrap();
-            all.say(&[30, 31, 32, 33]).unwrap();
-            for (row, (source, said)) in [(0, [21, 30]), (0, [20, 31]), (1, [23, 32]), (1, [23, 33])].iter().enumerate()
-            {
-                let mut one = Engine::pair(&model, &sources[*source..=*source], &[1], 3).unwrap();
-                said.iter().for_each(|id| one.say(&[*id]).unwrap());
-                near(all.logits(row), one.logits(0));
+    /// What the next pass is made of.
+    fn plan(&mut self) -> Plan {
+        let mut plan = Plan::default();
+        let (mut first, mut budget) = (0, self.config.prefill_chunk.max(1));
+        for i in 0..self.live.len() {
+            let begin = (plan.ids.len(), plan.answers.len());
+            self.borrow_prefix(i, first);
+            let live = &self.live[i];
+            match &live.phase {
+                Phase::Tokens(tokens) => {
+                    for (row, id) in tokens.iter().enumerate() {
+                        plan.answers.push(plan.ids.len());
+                        plan.ids.push(*id);
+                        plan.rows.push((first + row, 1));
+                    }
+                }
+                Phase::Prefill { borrow: Some(_), .. } => {}
+                Phase::Prefill { done, borrow: None } => {
+                    let left = &live.request.prompt[*done..];
+                    let n = left.len().min(budget);
+                    budget -= n;
+                    if n > 0 {
+                        plan.ids.extend_from_slice(&left[..n]);
+                        plan.rows.push((first, n));
+                    }
+                    if n == left.len() {
+                        plan.answers.push(plan.ids.len() - 1);
+                    }
+                }
             }
-            all.reorder(&[2]).unwrap(); // the first source is done
-            all.say(&[40]).unwrap();
-            let mut one = Engine::pair(&model, &sources[1..], &[1], 3).unwrap();
-            [23, 32, 40].iter().for_each(|id| one.say(&[*id]).unwrap());
-            near(all.logits(0), one.logits(0));
+            if plan.ids.len() > begin.0 {
+                plan.observe = plan.observe.or(live.request.search.observe());
+                let (tokens, answers) = (begin.0..plan.ids.len(), begin.1..plan.answers.len());
+                plan.parts.push(Part { live: i, tokens, answers });
+            }
+            first += live.rows;
+        }
+        plan
+    }
+
+    /// Lets every search that has new logits go on.
+    fn advance(&mut self, plan: &Plan, output: &PassOutput) -> Vec<Outcome> {
+        let vocabulary = self.model.vocabulary();
+        let mut parts = plan.parts.iter().peekable();
+        let mut todo: Vec<(&mut Live, &Part)> = vec![];
+        for (i, live) in self.live.iter_mut().enumerate() {
+            if let Some(part) = parts.next_if(|part| part.live == i) {
+                todo.push((live, part));
+            }
+        }
+        let one = |(live, part): (&mut Live, &Part)| live.advance(part, plan, output, vocabulary);
+        if plan.answers.len() * vocabulary > SERIAL && todo.len() > 1 {
+            todo.into_par_iter().map(one).collect()
+        } else {
+            todo.into_iter().map(one).collect()
         }
     }
 
-    #[test]
-    fn what_does_not_fit_is_said_with_counts() {
-        let model = model("tiny-decoder");
-        let refused =
-            |prompts: &[Vec<u32>], more| Engine::causal(&model, prompts, more).err().expect("refused").to_string();
-        assert_eq!(refused(&[], 1), "prompt: there is none");
-        assert_eq!(refused(&[vec![1], vec![]], 1), "prompt 2: is empty");
-        let context = CausalLm::context(&model).unwrap();
-        let what = format!("prompt: its 60 tokens and {context} more do not fit into a context of {context}");
-        assert_eq!(refused(&[vec![1; 60]], context), what);
-        let mut engine = Engine::causal(&model, &[vec![1]], 1).unwrap();
-        assert_eq!(engine.say(&[1, 2]).unwrap_err().to_string(), "engine: 2 tokens for 1 rows");
-        assert_eq!(engine.reorder(&[1]).unwrap_err().to_string(), "engine: there is no row 1 of 1");
+    /// Tells what happened, and gives every request the rows it goes on with.
+    fn settle(&mut self, outcomes: Vec<Outcome>, events: &mut Vec<StepEvent>) {
+        let mut outcomes = outcomes.into_iter().peekable();
+        let (mut rows, mut first) = (Vec::with_capacity(self.cache.rows()), 0);
+        let mut live = Vec::with_capacity(self.live.len());
+        for mut one in std::mem::take(&mut self.live) {
+            let before = first..first + one.rows;
+            first = before.end;
+            let Some(outcome) = outcomes.next_if(|outcome| outcome.request == one.id) else {
+                rows.extend(before);
+                live.push(one);
+                continue;
+            };
+            events.extend(outcome.chosen.into_iter().map(|new| StepEvent::Token(one.tell(new))));
+            match outcome.next {
+                Ok(None) => {
+                    rows.extend(before);
+                    live.push(one);
+                }
+                Ok(Some(Next::Rows { from, tokens })) => {
+                    rows.extend(from.iter().map(|row| before.start + row));
+                    one.rows = tokens.len();
+                    one.phase = Phase::Tokens(tokens);
+                    live.push(one);
+                }
+                Ok(Some(Next::Done)) => events.push(one.finish(self.detokenizer.as_deref())),
+                Err(error) => events.push(StepEvent::Failed { request: one.id, error }),
+            }
+        }
+        self.live = live;
+        self.keep_rows(&rows);
     }
+
+    fn keep_rows(&mut self, rows: &[usize]) {
+        if rows.len() != self.cache.rows() || rows.iter().enumerate().any(|(i, row)| i != *row) {
+            self.cache.reorder(rows);
+        }
+    }
+
+    /// Ends one continuation of a request where it is; the others go on. A beam search has no continuation of its own: it ends
+    /// with what it has finished.
+    pub fn stop(&mut self, id: RequestId, number: usize) {
+        let Some(at) = self.live.iter().position(|live| live.id == id) else { return };
+        let first: usize = self.live[..at].iter().map(|live| live.rows).sum();
+        let live = &mut self.live[at];
+        let stay = match &mut live.phase {
+            Phase::Tokens(tokens) => {
+                let stay = live.machine.stop(number);
+                *tokens = stay.iter().map(|row| tokens[*row]).collect();
+                stay
+            }
+            Phase::Prefill { .. } => return,
+        };
+        let (end, all) = (first + live.rows, self.cache.rows());
+        live.rows = stay.len();
+        let rows: Vec<usize> = (0..first).chain(stay.iter().map(|row| first + row)).chain(end..all).collect();
+        if stay.is_empty() {
+            let live = self.live.remove(at);
+            self.events.push(live.finish(self.detokenizer.as_deref()));
+        }
+        self.keep_rows(&rows);
+    }
+
+    /// Takes a request out, whatever it was doing; what it had said.
+    pub fn cancel(&mut self, id: RequestId) -> Option<Vec<Sequence>> {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) {
+            self.waiting.remove(at);
+            return Some(vec![]);
+        }
+        let at = self.live.iter().position(|live| live.id == id)?;
+        let first: usize = self.live[..at].iter().map(|live| live.rows).sum();
+        let live = self.live.remove(at);
+        let rows: Vec<usize> = (0..first).chain(first + live.rows..self.cache.rows()).collect();
+        self.keep_rows(&rows);
+        match live.finish(self.detokenizer.as_deref()) {
+            StepEvent::Finished(finished) => Some(finished.sequences),
+            _ => Some(vec![]),
+        }
+    }
+}
+
+/// What a pass is made of.
+#[derive(Default)]
+struct Plan {
+    ids: Vec<u32>,
+    rows: Vec<(usize, usize)>,
+    answers: Vec<usize>,
+    observe: Observe,
+    parts: Vec<Part>,
+}
+
+/// What came of a request in a step.
+struct Outcome {
+    request: RequestId,
+    chosen: Vec<Chosen>,
+    /// none: its prompt is still being read
+    next: Result<Option<Next>>,
+}
+
+impl Live {
+    fn advance(&mut self, part: &Part, plan: &Plan, output: &PassOutput, vocabulary: usize) -> Outcome {
+        if let Phase::Prefill { done, .. } = &mut self.phase {
+            *done += part.tokens.len();
+            if let Machine::Contrastive(state) = &mut self.machine {
+                let width = output.hidden.len() / plan.ids.len().max(1);
+                state.read(&output.hidden[part.tokens.start * width..part.tokens.end * width], width);
+            }
+        }
+        let mut chosen = vec![];
+        if part.answers.is_empty() {
+            return Outcome { request: self.id, chosen, next: Ok(None) };
+        }
+        let places = &plan.answers[part.answers.clone()];
+        let view = View { output, vocabulary, first: part.answers.start, places, tokens: plan.ids.len() };
+        let next = self.machine.advance(&self.request, &view, &mut chosen).map(Some);
+        Outcome { request: self.id, chosen, next }
+    }
+
+    fn tell(&mut self, new: Chosen) -> NewToken {
+        let Chosen { number, id, logprob, text, is_end } = new;
+        if self.said.len() <= number {
+            self.said.resize(number + 1, 0);
+        }
+        let step = self.said[number];
+        self.said[number] += 1;
+        NewToken { request: self.id, number, step, id, logprob, text, is_end }
+    }
+
+    fn finish(self, detokenizer: Option<&dyn Detokenizer>) -> StepEvent {
+        let (request, all) = (self.id, self.request);
+        match self.machine.finish(&all).and_then(|(s, t)| Ok((with_text(s, &all, detokenizer)?, t))) {
+            Ok((sequences, trace)) => StepEvent::Finished(Finished { request, sequences, trace }),
+            Err(error) => StepEvent::Failed { request, error },
+        }
+    }
+}
+
+/// Sequences with their texts, where the search has not made them on its way.
+fn with_text(
+    sequences: Vec<Sequence>,
+    request: &Request,
+    detokenizer: Option<&dyn Detokenizer>,
+) -> Result<Vec<Sequence>> {
+    let Some(detokenizer) = detokenizer else { return Ok(sequences) };
+    let text = |sequence: Sequence| {
+        if sequence.text.is_some() {
+            return Ok(sequence);
+        }
+        let mut text = RowText::new(detokenizer, &request.stop);
+        for id in sequence.ids.iter().filter(|id| !request.ends.contains(id)) {
+            text.push(*id)?;
+        }
+        text.finish()?;
+        Ok(Sequence { text: Some(text.text().to_string()), ..sequence })
+    };
+    sequences.into_iter().map(text).collect()
 }

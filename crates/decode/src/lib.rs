@@ -1,9 +1,11 @@
 //! Choosing tokens: chains of transforms, picks and searches.
 //!
-//! An [`Engine`] reads prompts and says tokens; [`search`] decides which; a [`Chain`] bends each row of logits on the way;
-//! [`score`](fn@score) tells how probable a text is; [`Defaults`] is what a model directory says about it all.
+//! An [`Engine`] takes [`Request`]s through a [`Decoder`], one token at each step; a [`Search`] decides which continuations come
+//! out; a [`Chain`] bends each row of logits on the way; [`score`](fn@score) tells how probable a text is; [`Defaults`] is what
+//! a model directory says about it all.
 
 pub mod chain;
+pub mod decoder;
 mod defaults;
 pub mod engine;
 pub mod pick;
@@ -12,16 +14,19 @@ mod row;
 pub mod score;
 pub mod search;
 mod stop;
+mod text;
 pub mod trace;
 pub mod transform;
 
 pub use chain::Chain;
+pub use decoder::{Decoder, Observe, PassInput, PassOutput, batch};
 pub use defaults::Defaults;
-pub use engine::{Engine, Look, Network};
+pub use engine::{Config, Engine, Finished, NewToken, Request, RequestId, Stats, StepEvent};
 pub use pick::{Pick, PickState, Picked};
 pub use preset::Preset;
 pub use row::{Row, Scale};
 pub use score::{TextScore, TokenScore, align, hard, score, score_pair};
-pub use search::{Ask, Beam, Constraint, Contrastive, EarlyStopping, Heard, LengthPenalty, Said1, Sequence, Tree};
+pub use search::{Beam, Constraint, Contrastive, EarlyStopping, LengthPenalty, Search, SearchTrace, Sequence, Tree};
 pub use stop::{End, StopText};
+pub use text::{Detokenizer, TextStream};
 pub use transform::{History, Step, Transform};

@@ -4,7 +4,7 @@
 //! `perplexity = e^(−log P / T)`. A text's first token has nothing before it and gets no score unless a start token is given.
 //! [`align`] tells, for the same pass, which source tokens each target token looked at.
 
-use crate::engine::{batch, read};
+use crate::decoder::{batch, read};
 use crate::search::log_sum;
 use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
@@ -158,9 +158,10 @@ fn rows(logits: Tensor<3>, ids: &[u32]) -> Result<Vec<TokenScore>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ask, Chain, Engine, search::sample};
+    use crate::{Config, Engine, Request};
     use burn::tensor::Device;
     use qkv_model::{Transformer, presets};
+    use std::sync::Arc;
 
     fn model(name: &str) -> Transformer {
         Transformer::new(&presets::find(name).unwrap().spec(), 3, &Device::flex()).unwrap()
@@ -169,12 +170,13 @@ mod tests {
     /// What sampling says it said, scoring says too.
     #[test]
     fn the_score_of_what_was_said_is_what_saying_it_gave() {
-        let (model, prompts, chain) = (model("tiny-llama"), [vec![5, 6, 7]], Chain::default());
-        let ask = Ask { prompts: &prompts, sources: None, chain: &chain, ends: &[], max: 9, seed: 1, first: 0 };
-        let said = sample(&mut Engine::causal(&model, &prompts, 9).unwrap(), &ask, 1, &mut |_| true).unwrap();
-        let whole: Vec<u32> = prompts[0].iter().chain(&said[0][0].ids).copied().collect();
+        let (model, prompt) = (model("tiny-llama"), vec![5, 6, 7]);
+        let mut engine = Engine::new(Arc::new(model.clone()), Config::default());
+        let request = Request { max_tokens: 9, seed: 1, ..Request::new(prompt.clone()) };
+        let said = &engine.run(vec![request], &mut |_, _| true).unwrap()[0].sequences[0];
+        let whole: Vec<u32> = prompt.iter().chain(&said.ids).copied().collect();
         let scores = score(&model, &whole).unwrap();
-        for (a, b) in scores.tokens[2..].iter().zip(&said[0][0].logprobs) {
+        for (a, b) in scores.tokens[2..].iter().zip(&said.logprobs) {
             assert!((a.logprob - *b as f64).abs() < 1e-4);
         }
         assert!((scores.perplexity - (-scores.logprob / 11.0).exp()).abs() < 1e-9);

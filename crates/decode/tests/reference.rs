@@ -1,11 +1,11 @@
 //! Greedy and beam sequences, with scores, of every generating reference checkpoint: what transformers found, we find.
 
 use burn::tensor::Device;
-use qkv_decode::search::{Beam, EarlyStopping, LengthPenalty, beam, sample};
-use qkv_decode::{Ask, Chain, Engine, Network, Sequence};
+use qkv_decode::{Beam, Config, EarlyStopping, Engine, LengthPenalty, Request, Search, Sequence};
 use qkv_model::{Pretrained, spec::Shape};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const FAMILIES: [&str; 10] =
     ["gpt2", "llama", "llama-tied", "qwen3", "gemma2", "gemma3", "t5", "t5-gated", "bart", "marian"];
@@ -43,33 +43,28 @@ impl Reference {
         rows("input_ids").into_iter().zip(rows("attention_mask")).map(masked).collect()
     }
 
-    fn run(
-        &self,
-        prompts: &[Vec<u32>],
-        chain: &str,
-        search: impl Fn(&mut dyn Network, &Ask) -> Vec<Vec<Sequence>>,
-    ) -> Vec<Vec<Sequence>> {
-        let max = self.generate["max_new_tokens"].as_u64().unwrap() as usize;
-        let chain: Chain = chain.parse().unwrap();
+    fn run(&self, prompts: &[Vec<u32>], chain: &str, search: Search) -> Vec<Vec<Sequence>> {
         let pair = !self.start.is_empty();
-        let starts = vec![self.start.clone(); prompts.len()];
-        let before = if pair { &starts } else { prompts };
-        let sources = pair.then_some(prompts);
-        let ask = Ask { prompts: before, sources, chain: &chain, ends: &[END], max, seed: 0, first: 0 };
-        let mut engine = match pair {
-            true => Engine::pair(&self.net.model, prompts, &self.start, max),
-            false => Engine::causal(&self.net.model, prompts, max),
-        }
-        .unwrap();
-        search(&mut engine, &ask)
+        let request = |(i, prompt): (usize, &Vec<u32>)| Request {
+            source: pair.then(|| prompt.clone()),
+            chain: chain.parse().unwrap(),
+            search: search.clone(),
+            ends: vec![END],
+            max_tokens: self.generate["max_new_tokens"].as_u64().unwrap() as usize,
+            number: i as u64,
+            ..Request::new(if pair { self.start.clone() } else { prompt.clone() })
+        };
+        let requests = prompts.iter().enumerate().map(request).collect();
+        let mut engine = Engine::new(Arc::new(self.net.model.clone()), Config::default());
+        engine.run(requests, &mut |_, _| true).unwrap().into_iter().map(|one| one.sequences).collect()
     }
 
     fn greedy(&self, prompts: &[Vec<u32>]) -> Vec<Vec<Sequence>> {
-        self.run(prompts, "greedy", |net, ask| sample(net, ask, 1, &mut |_| true).unwrap())
+        self.run(prompts, "greedy", Search::Sample { n: 1 })
     }
 
     fn beam(&self, prompts: &[Vec<u32>], how: &Beam) -> Vec<Vec<Sequence>> {
-        self.run(prompts, "", |net, ask| beam(net, ask, how).unwrap())
+        self.run(prompts, "", Search::Beam(how.clone()))
     }
 
     /// A sequence of theirs without the prompt and without the padding behind its end.
@@ -140,9 +135,7 @@ fn batches_beams_of_one_and_threads_change_nothing() {
         }
         let drawn = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| {
-                reference.run(&prompts, "temperature 1.3", |net, ask| sample(net, ask, 2, &mut |_| true).unwrap())
-            })
+            pool.install(|| reference.run(&prompts, "temperature 1.3", Search::Sample { n: 2 }))
         };
         assert_eq!(drawn(1), drawn(3), "{family}");
     }

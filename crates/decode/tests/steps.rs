@@ -2,9 +2,10 @@
 //! is made once; what a step needs does not grow with how much was said.
 
 use burn::tensor::Device;
-use qkv_decode::{Engine, Network};
+use qkv_decode::{Chain, Config, Engine, Request};
 use qkv_model::{Transformer, presets};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 struct Counting;
@@ -33,7 +34,7 @@ static ALLOCATOR: Counting = Counting;
 fn step(engine: &mut Engine) -> (usize, usize) {
     COUNT.store(0, Relaxed);
     LARGEST.store(0, Relaxed);
-    engine.say(&[7]).unwrap();
+    engine.step().unwrap();
     (COUNT.load(Relaxed), LARGEST.load(Relaxed))
 }
 
@@ -43,11 +44,14 @@ fn a_late_step_allocates_what_an_early_one_does() {
     pool.install(|| {
         for name in ["tiny-decoder", "tiny-llama"] {
             let model = Transformer::new(&presets::find(name).unwrap().spec(), 1, &Device::flex()).unwrap();
-            let mut engine = Engine::causal(&model, &[vec![5, 6, 7]], 60).unwrap();
+            let mut engine = Engine::new(Arc::new(model), Config::default());
+            let chain: Chain = "greedy".parse().unwrap();
+            engine.admit(Request { chain, max_tokens: 61, ..Request::new(vec![5, 6, 7]) }).unwrap();
             let steps: Vec<(usize, usize)> = (0..60).map(|_| step(&mut engine)).collect();
-            // Rotary angles are made for twice as many positions when they run out: at 8, 16 and 32, never between.
-            assert_eq!(steps[10], steps[20], "{name}");
-            assert_eq!(steps[20], steps[55], "{name}");
+            // Rotary angles are made for twice as many positions when they run out: at 8, 16 and 32; what was said grows
+            // by doubling too. Never between.
+            assert_eq!(steps[12], steps[22], "{name}");
+            assert_eq!(steps[22], steps[55], "{name}");
         }
     });
 }

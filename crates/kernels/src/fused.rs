@@ -179,6 +179,11 @@ pub fn elements_mut(tensor: &mut FlexTensor) -> &mut [f32] {
     &mut tensor.storage_mut::<f32>()[start..end]
 }
 
+/// Whether the kernels serve this tensor where it is: f32 on the CPU backend.
+pub fn on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
+    served(&tensor.clone().into_dispatch())
+}
+
 /// Runs `f` on the elements of a tensor, where they are if nobody else holds them, and on those of `other`: the update of
 /// a parameter by its gradient. Neither may be part of a graph.
 pub fn update<const D: usize>(tensor: Tensor<D>, other: Tensor<D>, f: impl FnOnce(&mut [f32], &[f32])) -> Tensor<D> {

@@ -28,7 +28,7 @@ pub mod threads;
 
 pub use activation::{Activation, activate};
 pub use adamw::{AdamW, adamw};
-pub use attention::{Attend, Mask, Qkv, Sight, attention, attention_with_weights};
+pub use attention::{Attend, Mask, Qkv, Segment, Sight, attention, attention_with_weights};
 pub use cross_entropy::{CrossEntropy, IGNORED, Reduce, cross_entropies, cross_entropy};
 pub use dropout::dropout;
 pub use embedding::{Ids, embedding};

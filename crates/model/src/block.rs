@@ -99,6 +99,10 @@ impl Block {
                 drop(y, cx)
             })
         });
+        if let (Some(cross), Some(norm), None, Some(_)) = (&self.cross, &self.norm_cross, seen, &cx.rows) {
+            let after = self.norm_cross_after.as_ref();
+            x = self.wiring.around(x, norm, after, |h| cx.within("cross", |cx| cross.cross_rows(h, cx)));
+        }
         if let (Some(cross), Some(norm), Some(seen)) = (&self.cross, &self.norm_cross, seen) {
             x = self.wiring.around(x, norm, self.norm_cross_after.as_ref(), |h| {
                 cx.within("cross", |cx| {

@@ -6,7 +6,7 @@ use crate::spec::{self, Input, Place, Position, Spec, Window};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::{Ids, Mask, Sight};
-use qkv_nn::position::{Learned, Relative, Sinusoidal, alibi};
+use qkv_nn::position::{Learned, Relative, Sinusoidal, alibi, alibi_at};
 use qkv_nn::{Build, Cx, Embedding, Linear, Norm};
 
 /// What a stack is for.
@@ -102,6 +102,12 @@ impl Stack {
         }
     }
 
+    /// What the blocks of a pair's decoder look at of a memory `[B, Tm, C]`, by path within the stack: `[B, Tm, 2G·D]`.
+    pub fn project_memory(&self, memory: &Tensor<3>) -> Vec<(String, Tensor<3>)> {
+        let crosses = self.layers.iter().enumerate().filter_map(|(i, block)| Some((i, block.cross.as_ref()?)));
+        crosses.map(|(i, cross)| (format!("{i}.cross"), cross.project(memory.clone()))).collect()
+    }
+
     /// How far the blocks see; where windows alternate, those with a window.
     pub fn sight(&self) -> Sight {
         self.sight.clone()
@@ -130,6 +136,14 @@ impl Stack {
 
     /// The bias of the scores `[1, H, Tq, Tk]`, one for all layers.
     fn bias(&self, x: &Tensor<3>, cx: &Cx) -> Option<Tensor<4>> {
+        if self.relative.is_none() && self.alibi.is_none() {
+            return None;
+        }
+        if let Some(rows) = &cx.rows {
+            let (positions, keys) = (rows.positions(), rows.segments().iter().map(|s| s.keys).max().unwrap_or(0));
+            let fixed = || self.alibi.map(|heads| alibi_at(heads, &positions, keys, &x.device()));
+            return self.relative.as_ref().map(|relative| relative.bias_at(&positions, keys)).or_else(fixed);
+        }
         let tq = x.dims()[1];
         let tk = tq + cx.cache.as_ref().map_or(0, |cache| cache.len());
         let fixed = || self.alibi.map(|heads| alibi(heads, tq, tk, &x.device()));

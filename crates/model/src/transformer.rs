@@ -170,6 +170,18 @@ impl Transformer {
         given
     }
 
+    /// Scores `[1, answers, V]` behind the tokens of a pass over rows that join and leave ([`Cx::ragged`]), one behind the
+    /// other. Of a pair, every row reads a source that was [projected](Self::project_memory).
+    pub fn continue_rows(&self, ids: Vec<u32>, cx: &mut Cx) -> Result<Tensor<3>> {
+        self.write(&Tokens::new(Ids::one(ids)), None, cx)
+    }
+
+    /// What the decoder looks at of a memory, by path: `[B, Tm, 2G·D]`.
+    pub fn project_memory(&self, memory: &Memory) -> Vec<(String, Tensor<3>)> {
+        let layers = self.decoder.iter().flat_map(|decoder| decoder.project_memory(&memory.states));
+        layers.map(|(path, kv)| (format!("decoder.{path}"), kv)).collect()
+    }
+
     fn write(&self, tokens: &Tokens, memory: Option<&Memory>, cx: &mut Cx) -> Result<Tensor<3>> {
         let decoder = self.decoder.as_ref().ok_or_else(|| missing("decoder", "has an encoder only"))?;
         let name = if memory.is_some() { "target" } else { "tokens" };
@@ -183,7 +195,15 @@ impl Transformer {
         let x = self.embed(&tokens.ids)?;
         let h = cx.within("decoder", |cx| decoder.forward(x, tokens.token_types.as_ref(), &mask, seen.as_ref(), cx));
         let [_, t, _] = h.dims();
-        let h = if cx.answers == Answers::Last { h.narrow(1, t - 1, 1) } else { h };
+        let h = match &cx.answers {
+            Answers::Every => h,
+            Answers::Last => h.narrow(1, t - 1, 1),
+            Answers::At(at) if at.iter().copied().eq(0..t) => h,
+            Answers::At(at) => {
+                let at: Vec<i64> = at.iter().map(|i| *i as i64).collect();
+                h.clone().select(1, Tensor::<1, burn::tensor::Int>::from_data(at.as_slice(), &h.device()))
+            }
+        };
         Ok(self.head.forward(h, self.tokens.as_ref(), cx))
     }
 }

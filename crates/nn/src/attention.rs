@@ -146,10 +146,15 @@ impl Attention {
             qkv = rotary.turn(qkv, &cx.positions, h + 2 * g, h + g);
         }
         let path = cx.path().to_string();
-        let qkv = match &mut cx.cache {
-            None => Qkv::Packed(qkv),
-            Some(cache) => {
-                let [b, t, _] = qkv.dims();
+        let [b, t, _] = qkv.dims();
+        let qkv = match (&mut cx.cache, &mut cx.rows) {
+            (None, None) => Qkv::Packed(qkv),
+            (_, Some(rows)) => {
+                let heads = qkv.reshape([b, t, h + 2 * g, dim]); // [1, N, H + 2G, D]
+                let (k, v) = rows.write(&path, heads.clone(), h, g);
+                Qkv::Ragged { q: heads.swap_dims(1, 2).narrow(1, 0, h), k, v, segments: rows.segments() }
+            }
+            (Some(cache), None) => {
                 let heads = qkv.reshape([b, t, h + 2 * g, dim]).swap_dims(1, 2); // [B, H + 2G, T, D]
                 let (k, v) = (heads.clone().narrow(1, h, g), heads.clone().narrow(1, h + g, g));
                 let (k, v) = cache.append(&path, k, v);
@@ -187,6 +192,28 @@ impl Attention {
         let (sources, width) = (kv.dims()[0], q.dims()[2]);
         let q = if sources == rows { q } else { q.reshape([sources, rows / sources.max(1) * t, width]) };
         self.finish(Qkv::Cross { q, kv }, mask, None, cx).reshape([rows, t, c])
+    }
+
+    /// The keys and values of a memory `[B, Tm, C]`, packed `[B, Tm, 2G·D]`: what rows that read it look at.
+    pub fn project(&self, memory: Tensor<3>) -> Tensor<3> {
+        packed(memory, &[&self.k, &self.v], None, None)
+    }
+
+    /// Cross-attention of rows that join and leave: x `[1, N, C]`, each token to the source that its row reads.
+    ///
+    /// # Panics
+    /// If a row reads no source: the engine admits every row with one.
+    pub fn cross_rows(&self, x: Tensor<3>, cx: &mut Cx) -> Tensor<3> {
+        let Heads { heads: h, kv_heads: g, dim } = self.heads;
+        let [b, n, _] = x.dims();
+        let q = self.q.activated(x, None, None).reshape([b, n, h, dim]).swap_dims(1, 2); // [1, H, N, D]
+        let rows = cx.rows.as_ref().expect("a pass over rows");
+        let kv = rows.memory(cx.path()).expect("the memory of a source");
+        let [s, tm, _] = kv.dims();
+        let heads = kv.reshape([s, tm, 2 * g, dim]).swap_dims(1, 2); // [S, 2G, Tm, D]
+        let (k, v) = (heads.clone().narrow(1, 0, g), heads.narrow(1, g, g));
+        let segments = rows.source_segments();
+        self.finish(Qkv::Ragged { q, k, v, segments }, &Mask::none(), None, cx)
     }
 
     fn finish(&self, qkv: Qkv, mask: &Mask, bias: Option<Tensor<4>>, cx: &mut Cx) -> Tensor<3> {

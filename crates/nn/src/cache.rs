@@ -100,7 +100,8 @@ impl Cache {
 
     /// Row b becomes what row `rows[b]` was: the survivors of a beam search step, or one row made many.
     pub fn reorder(&mut self, rows: &[usize]) {
-        let Some(before) = self.rows() else { return };
+        let states = self.state.values().map(|s| s.dims()[1]).next();
+        let Some(before) = self.rows().or(states) else { return };
         let same = |n: usize, rows: &[usize]| rows.len() == n && rows.iter().enumerate().all(|(i, &r)| i == r);
         let index = |rows: &[usize], device: &burn::tensor::Device| {
             let rows: Vec<i64> = rows.iter().map(|&r| r as i64).collect();
@@ -238,6 +239,15 @@ mod tests {
             });
         }
         assert!(seen.len() <= 2, "{} rooms", seen.len());
+    }
+
+    /// A recurrent network has no keys; its states are reordered all the same.
+    #[test]
+    fn states_are_reordered_without_keys() {
+        let mut cache = Cache::new(4);
+        cache.set_state("gru", Tensor::<1>::from_floats([1.0, 2.0], &Device::flex()).reshape([1, 2, 1]));
+        cache.reorder(&[1, 1, 0]);
+        assert_eq!(cache.state("gru").map(values), Some(vec![2.0, 2.0, 1.0]));
     }
 
     #[test]

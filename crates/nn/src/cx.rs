@@ -10,11 +10,12 @@
 //! assert_eq!(cx.path(), "");
 //! ```
 
-use crate::Cache;
+use crate::{Cache, RowCache};
 use burn::tensor::Tensor;
 use qkv_kernels::{Key, Positions};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::sync::Arc;
 
 /// What the pass is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +27,15 @@ pub enum Mode {
 }
 
 /// Which positions the head answers for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Answers {
     /// every one
     #[default]
     Every,
     /// the last of each row: all that decoding asks of a prompt
     Last,
+    /// these of the tokens, which lie one behind the other: the last of each row that asks
+    At(Arc<[usize]>),
 }
 
 /// The context of one forward pass.
@@ -44,6 +47,8 @@ pub struct Cx<'a> {
     pub positions: Positions,
     /// keys and values of the tokens before, when decoding
     pub cache: Option<&'a mut Cache>,
+    /// what is kept of rows that join and leave; their tokens lie one behind the other, `[1, N, C]`
+    pub rows: Option<&'a mut RowCache>,
     /// what to hand out
     pub taps: Option<&'a mut Taps>,
     /// where the head answers
@@ -75,6 +80,7 @@ impl<'a> Cx<'a> {
             mode: Mode::Eval,
             positions: Positions::From(0),
             cache: None,
+            rows: None,
             taps: None,
             answers: Answers::Every,
             recompute: false,
@@ -90,6 +96,12 @@ impl<'a> Cx<'a> {
     /// The next tokens after those in `cache`.
     pub fn decode(cache: &'a mut Cache) -> Self {
         Self { positions: Positions::From(cache.len()), cache: Some(cache), ..Self::eval() }
+    }
+
+    /// The tokens of the pass that `rows` has begun, with an answer for those at `answers` among them.
+    pub fn ragged(rows: &'a mut RowCache, answers: Arc<[usize]>) -> Self {
+        let positions = Positions::Each(rows.positions());
+        Self { positions, rows: Some(rows), answers: Answers::At(answers), ..Self::eval() }
     }
 
     /// The same pass, with these tensors handed out.
@@ -121,7 +133,7 @@ impl<'a> Cx<'a> {
 
     /// Whether blocks are to be run again in the backward. Who fills a cache or looks inside needs them as they are.
     pub fn recomputes(&self) -> bool {
-        self.recompute && self.cache.is_none() && self.taps.is_none()
+        self.recompute && self.cache.is_none() && self.rows.is_none() && self.taps.is_none()
     }
 
     /// This place, to be gone to again.

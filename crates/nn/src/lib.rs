@@ -17,6 +17,7 @@ pub mod patch;
 pub mod position;
 pub mod recurrent;
 pub mod residual;
+pub mod row_cache;
 pub mod walk;
 
 pub use attention::{Attention, Biased, Heads, Scale};
@@ -32,4 +33,5 @@ pub use norm::{Norm, NormKind};
 pub use patch::{PatchEmbed, PatchError};
 pub use recurrent::{AdditiveAttention, Gru, Lstm, Rnn};
 pub use residual::Wiring;
+pub use row_cache::RowCache;
 pub use walk::{MapParam, ParamView, map_params, walk};

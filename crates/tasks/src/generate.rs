@@ -2,13 +2,17 @@
 
 use crate::TextModel;
 use crate::batches::interrupted;
+use burn::module::Module;
 use qkv_base::{Error, Result};
-use qkv_decode::search::{self, Beam, Contrastive, Said1, Sequence, Tree};
-use qkv_decode::trace::Trace;
-use qkv_decode::{Ask, Chain, End, Engine, Look, Network, Pick, StopText, align, hard};
+use qkv_decode::{
+    Chain, Config, Detokenizer, End, Engine, Finished, NewToken, Pick, Request, RequestId, Sequence, StepEvent,
+    TextStream, align, hard,
+};
+pub use qkv_decode::{Search, SearchTrace as Traced};
 use qkv_model::{CausalLm, Seq2Seq};
 use qkv_text::{StreamDecoder, Tokenizer};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What is asked for.
 pub struct Generation<'a> {
@@ -28,30 +32,6 @@ pub struct Generation<'a> {
     pub stops: Vec<String>,
     /// whether to keep what every step did
     pub traced: bool,
-}
-
-/// Which search.
-#[derive(Clone, Debug)]
-pub enum Search {
-    /// token by token, as the chain picks; several of each prompt
-    Sample {
-        /// how many of each prompt
-        n: usize,
-    },
-    /// the best continuations side by side
-    Beam(Beam),
-    /// of the most probable tokens the one least like what was said
-    Contrastive(Contrastive),
-}
-
-/// What the search did.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum Traced {
-    /// every step of the chain
-    Chain(Trace),
-    /// the tree of a beam
-    Tree(Tree),
 }
 
 /// One text that was written.
@@ -87,12 +67,32 @@ pub struct Alignment {
 /// Told text as it becomes certain: the number of the prompt, of the continuation, and the text.
 pub type Hear<'a> = &'a mut dyn FnMut(usize, usize, &str) -> Result<()>;
 
-/// Text as it becomes certain, of one continuation.
-struct Voice<'a> {
-    tokenizer: Option<&'a Tokenizer>,
-    stream: Option<StreamDecoder<'a>>,
-    stop: StopText,
-    text: String,
+/// A tokenizer as the engine wants it.
+struct Pieces(Arc<Tokenizer>);
+
+/// The text of one continuation.
+#[derive(Clone)]
+struct PieceStream(StreamDecoder<Arc<Tokenizer>>, Arc<Tokenizer>);
+
+impl Detokenizer for Pieces {
+    fn stream(&self) -> Box<dyn TextStream> {
+        Box::new(PieceStream(StreamDecoder::new(self.0.clone(), true), self.0.clone()))
+    }
+}
+
+impl TextStream for PieceStream {
+    fn push(&mut self, id: u32) -> Result<String> {
+        // A vocabulary padded to a round size has ids that no tokenizer knows: they are nothing.
+        if self.1.piece(id).is_some() { self.0.push(id) } else { Ok(String::new()) }
+    }
+
+    fn finish(&mut self) -> Result<String> {
+        self.0.clone().finish()
+    }
+
+    fn fork(&self) -> Box<dyn TextStream> {
+        Box::new(self.clone())
+    }
 }
 
 impl<'a> Generation<'a> {
@@ -116,16 +116,6 @@ impl<'a> Generation<'a> {
         Ok(Self { model, chain, search, max_tokens, otherwise, seed, stops: vec![], traced: false })
     }
 
-    fn voices(&self, n: usize) -> Vec<Voice<'a>> {
-        let new = || Voice {
-            tokenizer: self.model.maybe_tokenizer(),
-            stream: self.model.maybe_tokenizer().map(|t| StreamDecoder::new(t, true)),
-            stop: StopText::new(self.stops.iter().cloned()),
-            text: String::new(),
-        };
-        (0..n).map(|_| new()).collect()
-    }
-
     /// The texts for some prompts (sources, for a model that reads them), `[prompt][text]`, best first; `first` is the
     /// number of the first prompt, so that a prompt draws the same whatever batch it stands in.
     pub fn run(
@@ -135,99 +125,86 @@ impl<'a> Generation<'a> {
         hear: Hear,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<(Vec<Vec<Written>>, Vec<Traced>)> {
-        let network = &self.model.network.model;
-        let is_pair = self.model.is_pair();
-        let start = if is_pair { self.model.start()? } else { vec![] };
-        let before = if is_pair { start.len() } else { prompts.iter().map(Vec::len).max().unwrap_or(0) };
-        let max = self.model.max_tokens(self.max_tokens, before, self.otherwise)?;
-        let look = match &self.search {
-            Search::Beam(Beam { coverage: Some(_), .. }) => Look::Source,
-            Search::Contrastive(_) => Look::Hidden,
-            _ => Look::Nothing,
-        };
-        let starts = vec![start.clone(); if is_pair { prompts.len() } else { 0 }];
-        let mut engine = match is_pair {
-            true => Engine::pair_looking(network, prompts, &start, max, look)?,
-            false => Engine::causal_looking(network, prompts, max, look)?,
-        };
-        let ask = Ask {
-            prompts: if is_pair { &starts } else { prompts },
-            sources: is_pair.then_some(prompts),
-            chain: &self.chain,
-            ends: &self.model.defaults.ends,
-            max,
-            seed: self.seed,
-            first,
-        };
-        let n = if let Search::Sample { n } = self.search { n } else { 1 };
-        let mut voices = self.voices(prompts.len() * n);
-        let mut failed = None;
-        let mut heard = |said: Said1| {
-            let voice = &mut voices[said.prompt * n + said.number];
-            let new = voice.push(&said);
-            let told = new.and_then(|new| if new.is_empty() { Ok(()) } else { hear(said.prompt, said.number, &new) });
-            if let Err(fail) = told {
-                failed = Some(fail);
-            }
-            failed.is_none() && !voice.stop.is_met() && !is_cancelled()
-        };
-        let mut traces = vec![];
-        let found: Vec<Vec<Sequence>> = match &self.search {
-            Search::Sample { n: 1 } if self.traced && prompts.len() == 1 => {
-                let (sequence, trace) = search::sample::sample_traced(&mut engine, &ask, 8, &mut heard)?;
-                traces.push(Traced::Chain(trace));
-                vec![vec![sequence]]
-            }
-            Search::Sample { n } => search::sample(&mut engine, &ask, *n, &mut heard)?,
-            Search::Contrastive(how) => vec![vec![search::contrastive(&mut engine, &ask, how, &mut heard)?]],
-            Search::Beam(how) if self.traced => {
-                let (found, trees) = search::beam::beam_traced(&mut engine, &ask, how)?;
-                traces.extend(trees.into_iter().map(Traced::Tree));
-                found
-            }
-            Search::Beam(how) => search::beam(&mut Interruptible { engine: &mut engine, is_cancelled }, &ask, how)?,
-        };
-        if let Some(fail) = failed {
-            return Err(fail);
+        let network = self.model.network.model.valid();
+        let mut engine = Engine::new(Arc::new(network), Config::default());
+        if let Some(tokenizer) = self.model.shared_tokenizer() {
+            engine = engine.with_text(Arc::new(Pieces(tokenizer)));
         }
-        let written = self.written(found, voices, hear)?;
+        let ids: Vec<RequestId> =
+            self.requests(prompts, first)?.into_iter().map(|r| engine.admit(r)).collect::<Result<_>>()?;
+        let place = |id: RequestId| ids.binary_search(&id).unwrap_or(0);
+        let mut told = Told::default();
+        let mut found: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
+        while !engine.is_idle() {
+            // A beam that is cut off has nothing to tell; the others tell what they have.
+            if matches!(self.search, Search::Beam(_)) && is_cancelled() {
+                return Err(interrupted());
+            }
+            for event in engine.step()? {
+                match event {
+                    StepEvent::Token(new) => {
+                        told.tell(place(new.request), &new, hear)?;
+                        if is_cancelled() {
+                            engine.stop(new.request, new.number);
+                        }
+                    }
+                    StepEvent::Finished(one) => {
+                        let at = place(one.request);
+                        found[at] = Some(one);
+                    }
+                    StepEvent::Failed { error, .. } => return Err(error),
+                }
+            }
+        }
+        let mut traces = vec![];
+        let mut written = vec![];
+        for (prompt, one) in found.into_iter().flatten().enumerate() {
+            told.rest(prompt, &one, hear)?;
+            traces.extend(one.trace);
+            let texts = one.sequences.into_iter().map(|sequence| self.written(sequence));
+            written.push(texts.collect::<Result<_>>()?);
+        }
         traces.iter_mut().filter(|_| self.model.maybe_tokenizer().is_some()).for_each(|trace| match trace {
             Traced::Chain(trace) => trace.name(|id| self.model.piece(id)),
-            Traced::Tree(tree) => tree.name(|id| self.model.piece(id)),
+            Traced::Beam(tree) => tree.name(|id| self.model.piece(id)),
         });
         Ok((written, traces))
     }
 
-    fn written(&self, found: Vec<Vec<Sequence>>, voices: Vec<Voice>, hear: Hear) -> Result<Vec<Vec<Written>>> {
-        let mut voices = voices.into_iter();
-        let mut written = vec![];
-        for (prompt, sequences) in found.into_iter().enumerate() {
-            let mut row = vec![];
-            for (number, sequence) in sequences.into_iter().enumerate() {
-                let spoken = if matches!(self.search, Search::Beam(_)) { None } else { voices.next() };
-                let (text, end) = match spoken {
-                    Some(voice) => {
-                        let (met, (text, rest)) = (voice.stop.is_met(), voice.finish()?);
-                        if !rest.is_empty() {
-                            hear(prompt, number, &rest)?;
-                        }
-                        (self.model.maybe_tokenizer().map(|_| text), if met { End::Text } else { sequence.end })
-                    }
-                    None => (self.model.decode(&sequence.ids)?, sequence.end),
-                };
-                row.push(Written {
-                    logprob: sequence.logprob(),
-                    score: sequence.score,
-                    end,
-                    text,
-                    logprobs: Some(sequence.logprobs),
-                    ids: sequence.ids,
-                    alignment: None,
-                });
-            }
-            written.push(row);
-        }
-        Ok(written)
+    /// What the engine is asked for some prompts.
+    fn requests(&self, prompts: &[Vec<u32>], first: u64) -> Result<Vec<Request>> {
+        let is_pair = self.model.is_pair();
+        let start = if is_pair { self.model.start()? } else { vec![] };
+        let before = if is_pair { start.len() } else { prompts.iter().map(Vec::len).max().unwrap_or(0) };
+        let max_tokens = self.model.max_tokens(self.max_tokens, before, self.otherwise)?;
+        let is_beam = matches!(self.search, Search::Beam(_));
+        let request = |(i, prompt): (usize, &Vec<u32>)| Request {
+            source: is_pair.then(|| prompt.clone()),
+            chain: self.chain.clone(),
+            search: self.search.clone(),
+            max_tokens,
+            ends: self.model.defaults.ends.clone(),
+            stop: self.stops.clone(),
+            seed: self.seed,
+            number: first + i as u64,
+            trace: (self.traced && (is_beam || prompts.len() == 1)).then_some(8),
+            ..Request::new(if is_pair { start.clone() } else { prompt.clone() })
+        };
+        Ok(prompts.iter().enumerate().map(request).collect())
+    }
+
+    fn written(&self, sequence: Sequence) -> Result<Written> {
+        let whole = matches!(self.search, Search::Beam(_)) && self.stops.is_empty();
+        let text = if whole { self.model.decode(&sequence.ids)? } else { sequence.text.clone() };
+        Ok(Written {
+            logprob: sequence.logprob(),
+            score: sequence.score,
+            end: sequence.end,
+            text,
+            logprobs: Some(sequence.logprobs),
+            ids: sequence.ids,
+            alignment: None,
+        })
     }
 
     /// Which tokens of `source` a text looked at while it was written.
@@ -270,83 +247,26 @@ impl<'a> Generation<'a> {
     }
 }
 
-impl Voice<'_> {
-    /// The text that this token makes certain.
-    fn push(&mut self, said: &Said1) -> Result<String> {
-        let (Some(stream), Some(tokenizer)) = (&mut self.stream, self.tokenizer) else { return Ok(String::new()) };
-        // A vocabulary padded to a round size has ids that no tokenizer knows: they are nothing.
-        let known = !said.is_end && tokenizer.piece(said.id).is_some();
-        let new = if known { stream.push(said.id)? } else { String::new() };
-        let new = self.stop.push(&new);
-        self.text.push_str(&new);
-        Ok(new)
+/// How much text of each continuation was told, in bytes.
+#[derive(Default)]
+struct Told(std::collections::BTreeMap<(usize, usize), usize>);
+
+impl Told {
+    fn tell(&mut self, prompt: usize, new: &NewToken, hear: Hear) -> Result<()> {
+        let told = self.0.entry((prompt, new.number)).or_default();
+        *told += new.text.len();
+        if new.text.is_empty() { Ok(()) } else { hear(prompt, new.number, &new.text) }
     }
 
-    /// The whole text, and what of it has not been heard yet.
-    fn finish(mut self) -> Result<(String, String)> {
-        let Some(stream) = self.stream.take() else { return Ok((self.text, String::new())) };
-        let last = stream.finish()?;
-        let mut rest = self.stop.push(&last);
-        rest.push_str(&self.stop.finish());
-        self.text.push_str(&rest);
-        Ok((self.text, rest))
-    }
-}
-
-/// A network that stops when it is asked to.
-struct Interruptible<'e, 'm> {
-    engine: &'e mut Engine<'m>,
-    is_cancelled: &'e dyn Fn() -> bool,
-}
-
-impl Network for Interruptible<'_, '_> {
-    fn vocabulary(&self) -> usize {
-        self.engine.vocabulary()
-    }
-    fn rows(&self) -> usize {
-        self.engine.rows()
-    }
-    fn room(&self) -> usize {
-        self.engine.room()
-    }
-    fn logits(&self, row: usize) -> &[f32] {
-        self.engine.logits(row)
-    }
-    fn say(&mut self, tokens: &[u32]) -> Result<()> {
-        if (self.is_cancelled)() {
-            return Err(interrupted());
+    /// What was held back when a continuation was cut off.
+    fn rest(&mut self, prompt: usize, one: &Finished, hear: Hear) -> Result<()> {
+        for (number, sequence) in one.sequences.iter().enumerate() {
+            let told = self.0.get(&(prompt, number)).copied();
+            let rest = sequence.text.as_deref().zip(told).and_then(|(text, told)| text.get(told..));
+            if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+                hear(prompt, number, rest)?;
+            }
         }
-        self.engine.say(tokens)
-    }
-    fn reorder(&mut self, rows: &[usize]) -> Result<()> {
-        self.engine.reorder(rows)
-    }
-    fn seen(&self, row: usize) -> &[f32] {
-        self.engine.seen(row)
-    }
-}
-
-impl Traced {
-    /// The trace as a page: JSON for programs, HTML for people, by the ending of the file's name.
-    pub fn page(&self, file: &str) -> Result<String> {
-        if file.ends_with(".json") {
-            return serde_json::to_string(self).map_err(|e| Error::new("trace", e.to_string(), ""));
-        }
-        if file.ends_with(".html") {
-            return Ok(match self {
-                Traced::Chain(trace) => trace.html(),
-                Traced::Tree(tree) => tree.html(),
-            });
-        }
-        let what = "the name ends neither in .json nor in .html";
-        Err(Error::new(format!("--trace={file}"), what, "name the file trace.html or trace.json"))
-    }
-
-    /// The trace as lines for a terminal.
-    pub fn table(&self) -> String {
-        match self {
-            Traced::Chain(trace) => trace.table(),
-            Traced::Tree(tree) => tree.table(),
-        }
+        Ok(())
     }
 }

@@ -12,6 +12,7 @@ use qkv_nn::device;
 use qkv_text::{GgufVocab, Tokenizer};
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A model with its tokenizer and defaults.
 pub struct TextModel {
@@ -23,7 +24,7 @@ pub struct TextModel {
     pub defaults: Defaults,
     /// what was not as expected when it was loaded
     pub warnings: Vec<String>,
-    tokenizer: Result<Tokenizer>,
+    tokenizer: Result<Arc<Tokenizer>>,
 }
 
 impl TextModel {
@@ -52,7 +53,7 @@ impl TextModel {
         }
         let asked = |key: &String| format!("generation_config.json asks for {key}, which is not done");
         warnings.extend(defaults.ignored.iter().map(asked));
-        let tokenizer = tokenizer(&path);
+        let tokenizer = tokenizer(&path).map(Arc::new);
         Ok(Self { path, network, defaults, warnings, tokenizer })
     }
 
@@ -61,7 +62,7 @@ impl TextModel {
         let place = path.display().to_string();
         let none = || Error::new(&place, "this network reads no text", "");
         let defaults = Defaults::of(&place, &Default::default(), network.config.map())?;
-        let tokenizer = tokenizer.ok_or_else(none);
+        let tokenizer = tokenizer.map(Arc::new).ok_or_else(none);
         Ok(Self { path: path.to_path_buf(), network, defaults, warnings: vec![], tokenizer })
     }
 
@@ -72,12 +73,17 @@ impl TextModel {
 
     /// The tokenizer, or why there is none.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
-        self.tokenizer.as_ref().map_err(Clone::clone)
+        self.tokenizer.as_deref().map_err(Clone::clone)
     }
 
     /// The tokenizer, where there is one.
     pub fn maybe_tokenizer(&self) -> Option<&Tokenizer> {
-        self.tokenizer.as_ref().ok()
+        self.tokenizer.as_deref().ok()
+    }
+
+    /// The tokenizer, where there is one, for who outlives this model.
+    pub fn shared_tokenizer(&self) -> Option<Arc<Tokenizer>> {
+        self.tokenizer.as_ref().ok().cloned()
     }
 
     /// What it can be asked, by its head and by what it reads.

@@ -6,6 +6,7 @@
 
 use crate::tokenizer::{Engine, Tokenizer};
 use qkv_base::{Error, Result};
+use std::borrow::Borrow;
 
 /// Decodes a stream of ids.
 ///
@@ -20,8 +21,10 @@ use qkv_base::{Error, Result};
 /// assert_eq!(stream.finish()?, "");
 /// # Ok::<(), qkv_base::Error>(())
 /// ```
-pub struct StreamDecoder<'a> {
-    tokenizer: &'a Tokenizer,
+#[derive(Clone, Debug)]
+pub struct StreamDecoder<T> {
+    /// a tokenizer that is borrowed, or one that is shared (`Arc`) where the stream must outlive its maker
+    tokenizer: T,
     skip_special: bool,
     /// bytes of a run stand or fall together: nothing is said of them until it ends
     byte_runs: bool,
@@ -32,10 +35,10 @@ pub struct StreamDecoder<'a> {
     told: String,
 }
 
-impl<'a> StreamDecoder<'a> {
+impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
     /// A stream at its beginning.
-    pub fn new(tokenizer: &'a Tokenizer, skip_special: bool) -> Self {
-        let byte_runs = match &tokenizer.engine {
+    pub fn new(tokenizer: T, skip_special: bool) -> Self {
+        let byte_runs = match &tokenizer.borrow().engine {
             Engine::Plain(engine) => format!("{:?}", engine.get_decoder()).contains("ByteFallback"),
             Engine::Marian(_) => false,
         };
@@ -44,11 +47,11 @@ impl<'a> StreamDecoder<'a> {
 
     /// One more id; the text that is now certain, which may be none.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        let Some(piece) = self.tokenizer.piece(id) else {
-            let what = format!("id {id} is not in the vocabulary of {}", self.tokenizer.vocab_size());
-            return Err(Error::new(&self.tokenizer.place, what, "do the ids come from another tokenizer?"));
+        let Some(piece) = self.tokenizer.borrow().piece(id) else {
+            let what = format!("id {id} is not in the vocabulary of {}", self.tokenizer.borrow().vocab_size());
+            return Err(Error::new(&self.tokenizer.borrow().place, what, "do the ids come from another tokenizer?"));
         };
-        if self.skip_special && self.tokenizer.is_special(id) {
+        if self.skip_special && self.tokenizer.borrow().is_special(id) {
             return Ok(String::new());
         }
         self.ids.push(id);
@@ -71,19 +74,19 @@ impl<'a> StreamDecoder<'a> {
 
     /// Marian's decoder trims both ends of the whole, so the last space is not certain until a word follows.
     fn holds_back(&self) -> bool {
-        let Engine::Marian(marian) = &self.tokenizer.engine else { return false };
+        let Engine::Marian(marian) = &self.tokenizer.borrow().engine else { return false };
         self.ids.last().and_then(|id| marian.piece(*id)).is_some_and(|piece| piece.ends_with('▁'))
     }
 
     fn decode(&self, from: usize) -> Result<String> {
-        self.tokenizer.decode(self.ids.get(from..).unwrap_or_default(), self.skip_special)
+        self.tokenizer.borrow().decode(self.ids.get(from..).unwrap_or_default(), self.skip_special)
     }
 
     /// Hands out what `text` has more than was told, and moves the context on.
     fn tell(&mut self, text: String) -> Result<String> {
         let Some(new) = text.strip_prefix(self.told.as_str()) else {
             let what = "the decoder changes text that has already been handed out";
-            return Err(Error::new(&self.tokenizer.place, what, "decode the ids together instead"));
+            return Err(Error::new(&self.tokenizer.borrow().place, what, "decode the ids together instead"));
         };
         let new = new.to_string();
         let recent = self.decode(self.context)?;

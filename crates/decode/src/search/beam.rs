@@ -10,22 +10,26 @@
 //! Among equals the continuation that stood higher before wins, then the lower id: the same input gives the same answer.
 //!
 //! ```
-//! use qkv_decode::{Ask, Chain, Engine, search::{Beam, beam}};
+//! use qkv_decode::{Beam, Config, Engine, Request, Search};
 //! use qkv_model::{Transformer, presets};
 //! let spec = presets::find("tiny-pair").unwrap().spec();
 //! let model = Transformer::new(&spec, 1, &burn::tensor::Device::flex()).unwrap();
-//! let (sources, start, chain) = ([vec![5, 6, 7]], [vec![1]], Chain::default());
-//! let ask = Ask { prompts: &start, sources: Some(&sources), chain: &chain, ends: &[2], max: 8, seed: 0, first: 0 };
-//! let mut engine = Engine::pair(&model, &sources, &start[0], ask.max)?;
-//! let best = beam(&mut engine, &ask, &Beam { n_best: 2, ..Beam::new(4) })?;
-//! assert!(best[0][0].score >= best[0][1].score);
+//! let mut engine = Engine::new(std::sync::Arc::new(model), Config::default());
+//! let search = Search::Beam(Beam { n_best: 2, ..Beam::new(4) });
+//! let (source, start) = (Some(vec![5, 6, 7]), vec![1]);
+//! let request = Request { source, search, ends: vec![2], max_tokens: 8, ..Request::new(start) };
+//! let best = engine.run(vec![request], &mut |_, _| true)?;
+//! assert!(best[0].sequences[0].score >= best[0].sequences[1].score);
 //! # Ok::<(), qkv_base::Error>(())
 //! ```
 
+use super::sample::say;
 use super::tree::{Fate, Node, Tree};
-use super::{Ask, Sequence, log_sum};
+use super::{Next as Proposal, SearchTrace, Sequence, View, log_sum};
+use crate::Row;
+use crate::engine::Request;
 use crate::stop::End;
-use crate::{Network, Row};
+use crate::text::RowText;
 use qkv_base::{Error, Key, Result};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -167,7 +171,7 @@ impl Constraint {
 }
 
 /// A continuation that goes on.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Hypothesis {
     ids: Vec<u32>,
     logprobs: Vec<f32>,
@@ -177,11 +181,21 @@ struct Hypothesis {
     /// how much of each source token was looked at
     covered: Vec<f32>,
     node: Option<usize>,
+    text: Option<RowText>,
 }
 
-/// One search: a source, or a group of a source.
+/// A beam search under way: one lane, or one for each group.
+#[derive(Debug)]
+pub(crate) struct Beaming {
+    lanes: Vec<Lane>,
+    /// how many tokens were said
+    len: usize,
+    tree: Option<Tree>,
+}
+
+/// One search, or one group of it.
+#[derive(Debug)]
 struct Lane {
-    source: usize,
     width: usize,
     running: Vec<Hypothesis>,
     /// best first
@@ -197,60 +211,46 @@ struct Next {
     raw: f32,
 }
 
-/// The `n_best` continuations of every source, best first.
-pub fn beam(net: &mut dyn Network, ask: &Ask, how: &Beam) -> Result<Vec<Vec<Sequence>>> {
-    Ok(run(net, ask, how, false)?.0)
-}
-
-/// The same, with the tree of everything that was considered, for each source.
-pub fn beam_traced(net: &mut dyn Network, ask: &Ask, how: &Beam) -> Result<(Vec<Vec<Sequence>>, Vec<Tree>)> {
-    run(net, ask, how, true)
-}
-
-fn run(net: &mut dyn Network, ask: &Ask, how: &Beam, traced: bool) -> Result<(Vec<Vec<Sequence>>, Vec<Tree>)> {
-    how.check()?;
-    ask.check(net)?;
-    if how.coverage.is_some() && net.seen(0).is_empty() {
-        let hint = "coverage is for models that read a source; leave it out";
-        return Err(Error::new("coverage", "nothing is known of what the model looks at", hint));
+impl Beaming {
+    pub(crate) fn new(request: &Request, how: &Beam, text: Option<RowText>) -> Self {
+        let start = || Hypothesis {
+            ids: vec![],
+            logprobs: vec![],
+            total: 0.0,
+            row: 0,
+            covered: vec![],
+            node: None,
+            text: text.clone(),
+        };
+        let lane = |_| Lane { width: how.width / how.groups, running: vec![start()], finished: vec![], open: true };
+        Self { lanes: (0..how.groups).map(lane).collect(), len: 0, tree: request.trace.map(|_| Tree::default()) }
     }
-    let sources = net.rows();
-    let start = |source: usize| Hypothesis {
-        ids: vec![],
-        logprobs: vec![],
-        total: 0.0,
-        row: source,
-        covered: vec![],
-        node: None,
-    };
-    let lane = |i: usize| {
-        let source = i / how.groups;
-        Lane { source, width: how.width / how.groups, running: vec![start(source)], finished: vec![], open: true }
-    };
-    let mut lanes: Vec<Lane> = (0..sources * how.groups).map(lane).collect();
-    let mut trees: Vec<Tree> = vec![Tree::default(); if traced { sources } else { 0 }];
-    for len in 0..ask.max {
-        let after = tables(net, ask, how, &lanes)?;
+
+    pub(crate) fn advance(&mut self, request: &Request, how: &Beam, view: &View) -> Result<Proposal> {
+        let after = tables(view, request, how, &self.lanes)?;
         let mut said = BTreeMap::new();
-        for (l, (lane, after)) in lanes.iter_mut().zip(&after).enumerate() {
-            if l % how.groups == 0 {
-                said.clear(); // another source
-            }
-            if lane.open {
-                lane.step(net, ask, how, len, after, &mut said, trees.get_mut(lane.source));
-            }
+        for (lane, after) in self.lanes.iter_mut().zip(&after).filter(|(lane, _)| lane.open) {
+            lane.step(view, request, how, self.len, after, &mut said, self.tree.as_mut())?;
         }
-        let (rows, tokens) = next_rows(&mut lanes);
-        if rows.is_empty() || len + 1 == ask.max {
-            break;
-        }
-        if rows.len() != net.rows() || rows.iter().enumerate().any(|(i, r)| i != *r) {
-            net.reorder(&rows)?;
-        }
-        net.say(&tokens)?;
+        self.len += 1;
+        let (from, tokens) = next_rows(&mut self.lanes);
+        let done = from.is_empty() || self.len == request.max_tokens;
+        Ok(if done { Proposal::Done } else { Proposal::Rows { from, tokens } })
     }
-    let best = (0..sources).map(|s| collect(&mut lanes, s, how.n_best)).collect();
-    Ok((best, trees))
+
+    /// The `n_best` finished continuations, best first, each once.
+    pub(crate) fn finish(self, request: &Request) -> Result<(Vec<Sequence>, Option<SearchTrace>)> {
+        let n = if let super::Search::Beam(how) = &request.search { how.n_best } else { 1 };
+        let mut all: Vec<Sequence> = self.lanes.into_iter().flat_map(|lane| lane.finished).collect();
+        all.sort_by(|a, b| b.score.total_cmp(&a.score));
+        let mut best: Vec<Sequence> = vec![];
+        for sequence in all {
+            if best.len() < n && best.iter().all(|b| b.ids != sequence.ids) {
+                best.push(sequence);
+            }
+        }
+        Ok((best, self.tree.map(SearchTrace::Beam)))
+    }
 }
 
 /// Which row each running continuation of an open lane goes on from, and with which token; they are given their new rows.
@@ -263,36 +263,22 @@ fn next_rows(lanes: &mut [Lane]) -> (Vec<usize>, Vec<u32>) {
     (rows, tokens)
 }
 
-/// The finished continuations of a source, best first, each once.
-fn collect(lanes: &mut [Lane], source: usize, n: usize) -> Vec<Sequence> {
-    let mut all: Vec<Sequence> =
-        lanes.iter_mut().filter(|l| l.source == source).flat_map(|l| std::mem::take(&mut l.finished)).collect();
-    all.sort_by(|a, b| b.score.total_cmp(&a.score));
-    let mut best: Vec<Sequence> = vec![];
-    for sequence in all {
-        if best.len() < n && best.iter().all(|b| b.ids != sequence.ids) {
-            best.push(sequence);
-        }
-    }
-    best
-}
-
 /// The best tokens after each running continuation of a lane.
 type After = Vec<Vec<Next>>;
 
-fn tables(net: &dyn Network, ask: &Ask, how: &Beam, lanes: &[Lane]) -> Result<Vec<After>> {
+fn tables(view: &View, request: &Request, how: &Beam, lanes: &[Lane]) -> Result<Vec<After>> {
     // Enough that `width` of them do not end, and that those which groups have made dear can be passed over.
     let width = how.width / how.groups;
-    let enough = (ask.ends.len() + 1).max(2) * width + if how.groups > 1 { how.width } else { 0 };
+    let enough = candidates(request) * width + if how.groups > 1 { how.width } else { 0 };
     let running = |(l, lane): (usize, &'_ Lane)| (lane.open, l, lane.running.len());
     let counts: Vec<(bool, usize, usize)> = lanes.iter().enumerate().map(running).collect();
-    let asked: Vec<(&Hypothesis, usize, &[f32])> = counts
+    let asked: Vec<(&Hypothesis, &[f32])> = counts
         .iter()
         .filter(|(open, _, _)| *open)
-        .flat_map(|(_, l, _)| lanes[*l].running.iter().map(|h| (h, lanes[*l].source, net.logits(h.row))))
+        .flat_map(|(_, l, _)| lanes[*l].running.iter().map(|h| (h, view.logits(h.row))))
         .collect();
-    let plain = ask.chain.steps.is_empty();
-    let one = |(h, source, logits): &(&Hypothesis, usize, &[f32]), row: &mut Row| {
+    let plain = request.chain.steps.is_empty();
+    let one = |(h, logits): &(&Hypothesis, &[f32]), row: &mut Row| {
         let sum = log_sum(logits);
         if !sum.is_finite() {
             Row::of(logits)?; // says which token is wrong
@@ -304,7 +290,7 @@ fn tables(net: &dyn Network, ask: &Ask, how: &Beam, lanes: &[Lane]) -> Result<Ve
         } else {
             let logprobs: Vec<f32> = logits.iter().map(|x| (*x as f64 - sum) as f32).collect();
             row.fill(&logprobs)?;
-            ask.chain.apply(row, &ask.said(*source, &h.ids, Key::new(ask.seed, h.ids.len() as u64, 0)))?;
+            request.chain.apply(row, &request.history(&h.ids, Key::new(request.seed, h.ids.len() as u64, 0)))?;
             if let Some(allowed) = allowed {
                 row.keep(|id, _| allowed.binary_search(&id).is_ok());
             }
@@ -313,7 +299,7 @@ fn tables(net: &dyn Network, ask: &Ask, how: &Beam, lanes: &[Lane]) -> Result<Ve
         };
         Ok(next)
     };
-    let mut next: std::vec::IntoIter<Vec<Next>> = if asked.len() * net.vocabulary() > 1 << 16 {
+    let mut next: std::vec::IntoIter<Vec<Next>> = if asked.len() * view.vocabulary > 1 << 16 {
         asked.par_iter().map_init(Row::new, |row, x| one(x, row)).collect::<Result<Vec<_>>>()?
     } else {
         let mut row = Row::new();
@@ -321,6 +307,12 @@ fn tables(net: &dyn Network, ask: &Ask, how: &Beam, lanes: &[Lane]) -> Result<Ve
     }
     .into_iter();
     Ok(counts.iter().map(|(open, _, n)| next.by_ref().take(if *open { *n } else { 0 }).collect()).collect())
+}
+
+/// How many candidates a row of the width needs, so that one of them goes on: more than there are ways to end. Several tokens
+/// can complete a stop string; two for each are looked past.
+fn candidates(request: &Request) -> usize {
+    (request.ends.len() + 1).max(2) + 2 * request.stop.len()
 }
 
 /// The `n` largest logits, largest first, lower ids first among equals; −∞ is none of them.
@@ -360,30 +352,34 @@ impl Lane {
     /// One token further: `len` tokens have been said.
     fn step(
         &mut self,
-        net: &dyn Network,
-        ask: &Ask,
+        view: &View,
+        request: &Request,
         how: &Beam,
         len: usize,
         after: &[Vec<Next>],
         said: &mut BTreeMap<u32, usize>,
         mut tree: Option<&mut Tree>,
-    ) {
-        let candidates = self.candidates(after, how, said, (ask.ends.len() + 1).max(2) * self.width);
+    ) -> Result<()> {
+        let candidates = self.candidates(after, how, said, candidates(request) * self.width);
         let full = how.full(self.width);
         let mut running = vec![];
         let mut finished = vec![];
+        let is_last = len + 1 == request.max_tokens;
         for (rank, candidate) in candidates.into_iter().enumerate() {
             let from = &self.running[candidate.from];
-            let is_end = ask.ends.contains(&candidate.next.id);
-            let ends = is_end || len + 1 == ask.max;
+            let is_end = request.ends.contains(&candidate.next.id);
+            let mut text = from.text.clone();
+            let (_, stopped) = say(&mut text, candidate.next.id, is_end, is_last || is_end)?;
+            let ends = is_end || stopped || is_last;
             let mut covered = from.covered.clone();
             if how.coverage.is_some() {
-                let weights = net.seen(from.row);
-                covered.resize(weights.len(), 0.0);
+                let weights = view.source(from.row);
+                covered.resize(weights.len().max(covered.len()), 0.0);
                 covered.iter_mut().zip(weights).for_each(|(c, w)| *c += w);
             }
             let mut score = how.length.divided(candidate.total, len + 1);
-            score += how.coverage.map_or(0.0, |beta| beta * covered.iter().map(|c| coverage(*c)).sum::<f64>());
+            let source = &covered[..request.source.as_ref().map_or(0, Vec::len).min(covered.len())];
+            score += how.coverage.map_or(0.0, |beta| beta * source.iter().map(|c| coverage(*c)).sum::<f64>());
             // Of those that end only the best `width` count: the others stand in for them among the running.
             let fate = match (ends, rank < self.width, running.len() < self.width) {
                 (true, true, _) => Fate::Finished { score },
@@ -398,16 +394,21 @@ impl Lane {
             if fate == Fate::Pruned {
                 continue;
             }
-            let mut ids = Vec::with_capacity(ask.max);
+            let mut ids = Vec::with_capacity(request.max_tokens);
             ids.extend_from_slice(&from.ids);
             ids.push(candidate.next.id);
             let mut logprobs = from.logprobs.clone();
             logprobs.push(candidate.next.raw);
             if fate == Fate::Kept {
-                running.push(Hypothesis { ids, logprobs, total: candidate.total, row: from.row, covered, node });
+                running.push(Hypothesis { ids, logprobs, total: candidate.total, row: from.row, covered, node, text });
             } else {
-                let end = if is_end { End::Token } else { End::Length };
-                finished.push(Sequence { ids, score, logprobs, end });
+                let end = match (is_end, stopped) {
+                    (true, _) => End::Token,
+                    (_, true) => End::Text,
+                    _ => End::Length,
+                };
+                let text = text.map(|t| t.text().to_string());
+                finished.push(Sequence { ids, score, logprobs, end, text });
             }
         }
         // Stable: what finished before stands first among equals.
@@ -416,7 +417,8 @@ impl Lane {
         self.finished.truncate(full);
         running.iter().for_each(|h| *said.entry(h.ids[len]).or_insert(0) += 1);
         self.running = running;
-        self.open = self.goes_on(how, len + 1, ask.max, full);
+        self.open = self.goes_on(how, len + 1, request.max_tokens, full);
+        Ok(())
     }
 
     /// The best ways to go on, of all running continuations.
@@ -457,28 +459,22 @@ fn coverage(looked: f32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::Fake;
-    use super::super::sample;
+    use super::super::Search;
+    use super::super::fake::{Fake, request, run};
     use super::*;
-    use crate::Chain;
     use proptest::prelude::*;
 
-    fn ask<'a>(prompts: &'a [Vec<u32>], chain: &'a Chain, ends: &'a [u32], max: usize) -> Ask<'a> {
-        Ask { prompts, sources: None, chain, ends, max, seed: 7, first: 0 }
-    }
-
     fn go(seed: u64, prompts: &[Vec<u32>], chain: &str, ends: &[u32], max: usize, how: &Beam) -> Vec<Vec<Sequence>> {
-        let chain: Chain = chain.parse().unwrap();
-        beam(&mut Fake::drawn(11, seed, prompts, max), &ask(prompts, &chain, ends, max), how).unwrap()
+        let like = request(&[], chain, ends, max, Search::Beam(how.clone()));
+        run(Fake::drawn(11, seed), prompts, &like).into_iter().map(|f| f.sequences).collect()
     }
 
     /// All texts of three tokens over four, scored one by one: a beam as wide as all of them finds the best, in order.
     #[test]
     fn a_beam_wide_enough_is_an_exhaustive_search() {
         let prompts = [vec![3]];
-        let net = || Fake::drawn(4, 8, &prompts, 3);
+        let net = Fake::drawn(4, 8);
         let step = |last: u32, id: u32| {
-            let net = net();
             let row = &net.table[last as usize];
             row[id as usize] as f64 - log_sum(row)
         };
@@ -488,9 +484,8 @@ mod tests {
             .collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
         let how = Beam { n_best: 5, length: LengthPenalty::Power(0.0), ..Beam::new(64) };
-        let chain = Chain::default();
-        let found = beam(&mut net(), &ask(&prompts, &chain, &[], 3), &how).unwrap();
-        for (found, want) in found[0].iter().zip(&all) {
+        let found = run(Fake::drawn(4, 8), &prompts, &request(&[], "", &[], 3, Search::Beam(how)));
+        for (found, want) in found[0].sequences.iter().zip(&all) {
             assert_eq!(found.ids, want.1);
             assert!((found.score - want.0).abs() < 1e-5);
         }
@@ -542,12 +537,12 @@ mod tests {
 
     #[test]
     fn refusals() {
-        let prompts = [vec![3]];
-        let chain = Chain::default();
         let no = |how: Beam| {
-            let mut net = Fake::drawn(11, 1, &prompts, 4);
-            beam(&mut net, &ask(&prompts, &chain, &[], 4), &how).unwrap_err().to_string()
+            let request = request(&[3], "", &[], 4, Search::Beam(how));
+            Fake::drawn(11, 1).engine().admit(request).unwrap_err().to_string()
         };
+        let what = "coverage: nothing is known of what the model looks at";
+        assert_eq!(no(Beam { coverage: Some(1.0), ..Beam::new(4) }), what);
         assert_eq!(no(Beam::new(0)), "beam: the width is 0");
         assert_eq!(no(Beam { n_best: 5, ..Beam::new(4) }), "n-best: 5 sequences are asked of a beam of width 4");
         assert_eq!(no(Beam { groups: 3, ..Beam::new(4) }), "diverse groups: 3 groups cannot share a width of 4");
@@ -569,11 +564,10 @@ mod tests {
         #[test]
         fn a_beam_of_one_is_greedy_and_one_group_is_a_beam(seed in 0u64..500, max in 1usize..12) {
             let prompts = [vec![3], vec![4]];
-            let greedy: Chain = "greedy".parse().unwrap();
-            let want = sample(&mut Fake::drawn(11, seed, &prompts, max), &ask(&prompts, &greedy, &[2], max), 1, &mut |_| true).unwrap();
+            let want = run(Fake::drawn(11, seed), &prompts, &request(&[], "greedy", &[2], max, Search::Sample { n: 1 }));
             let found = go(seed, &prompts, "", &[2], max, &Beam { early: EarlyStopping::Full, ..Beam::new(1) });
             for (a, b) in want.iter().zip(&found) {
-                prop_assert_eq!(&a[0].ids, &b[0].ids);
+                prop_assert_eq!(&a.sequences[0].ids, &b[0].ids);
             }
             let plain = go(seed, &prompts, "", &[2], max, &Beam { n_best: 3, ..Beam::new(4) });
             let group = go(seed, &prompts, "", &[2], max, &Beam { n_best: 3, diversity: 9.0, ..Beam::new(4) });
@@ -590,11 +584,12 @@ mod tests {
         #[test]
         fn the_tree_holds_every_sequence(seed in 0u64..50) {
             let prompts = [vec![3]];
-            let chain = Chain::default();
             let how = Beam { n_best: 4, ..Beam::new(4) };
-            let (found, trees) = beam_traced(&mut Fake::drawn(11, seed, &prompts, 6), &ask(&prompts, &chain, &[2], 6), &how).unwrap();
-            let paths: Vec<Vec<u32>> = trees[0].finished().into_iter().map(|i| trees[0].path(i)).collect();
-            for s in &found[0] {
+            let like = Request { trace: Some(0), ..request(&[], "", &[2], 6, Search::Beam(how)) };
+            let found = run(Fake::drawn(11, seed), &prompts, &like);
+            let Some(SearchTrace::Beam(tree)) = &found[0].trace else { panic!("traced") };
+            let paths: Vec<Vec<u32>> = tree.finished().into_iter().map(|i| tree.path(i)).collect();
+            for s in &found[0].sequences {
                 prop_assert!(paths.contains(&s.ids));
             }
         }

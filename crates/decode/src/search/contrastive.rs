@@ -6,9 +6,12 @@
 //! α = 0 is greedy. The k candidates are k rows of one batch: their states and the logits behind them come from one pass, and
 //! the winner's row becomes all of them.
 
-use super::{Ask, Sequence, log_sum};
+use super::sample::say;
+use super::{Chosen, Next, Sequence, View, logprob};
+use crate::Row;
+use crate::engine::Request;
 use crate::stop::End;
-use crate::{Engine, Heard, Network, Row, Said1};
+use crate::text::RowText;
 use qkv_base::{Error, Key, Result};
 
 /// How contrastive search weighs.
@@ -20,69 +23,124 @@ pub struct Contrastive {
     pub alpha: f64,
 }
 
-/// The continuation of one prompt. The engine must look at hidden states.
-pub fn contrastive(engine: &mut Engine, ask: &Ask, how: &Contrastive, heard: Heard) -> Result<Sequence> {
-    let states: Vec<Vec<f32>> = engine.prompt_states(0).map(<[f32]>::to_vec).collect();
-    go(engine, states, ask, how, heard)
+impl Contrastive {
+    /// Refuses what cannot be searched.
+    pub fn check(&self) -> Result<()> {
+        if self.k == 0 || !(0.0..=1.0).contains(&self.alpha) {
+            let what = format!("k is {} and α is {}", self.k, self.alpha);
+            return Err(Error::new("contrastive", what, "k must be at least 1, and α from 0 to 1, such as 4 and 0.6"));
+        }
+        Ok(())
+    }
 }
 
-fn go(
-    net: &mut dyn Network,
-    mut states: Vec<Vec<f32>>,
-    ask: &Ask,
-    how: &Contrastive,
-    heard: Heard,
-) -> Result<Sequence> {
-    ask.check(net)?;
-    if how.k == 0 || !(0.0..=1.0).contains(&how.alpha) {
-        let what = format!("k is {} and α is {}", how.k, how.alpha);
-        return Err(Error::new("contrastive", what, "k must be at least 1, and α from 0 to 1, such as 4 and 0.6"));
+/// A contrastive search under way.
+#[derive(Debug)]
+pub(crate) struct Contrasting {
+    sequence: Sequence,
+    /// of the prompt and of every token chosen
+    states: Vec<Vec<f32>>,
+    candidates: Vec<Candidate>,
+    row: Row,
+    text: Option<RowText>,
+}
+
+/// One of the k, whose row has been computed when it is compared.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    id: u32,
+    probability: f64,
+    logprob: f32,
+}
+
+impl Contrasting {
+    pub(crate) fn new(text: Option<RowText>) -> Self {
+        Self { sequence: Sequence::new(), states: vec![], candidates: vec![], row: Row::new(), text }
     }
-    if net.rows() != 1 || net.seen(0).is_empty() {
-        let what = "it looks at the states of one prompt at a time";
-        return Err(Error::new("contrastive", what, "give one prompt, to an engine that looks at hidden states"));
+
+    /// The states of some tokens of the prompt, `[T · C]`.
+    pub(crate) fn read(&mut self, states: &[f32], width: usize) {
+        self.states.extend(states.chunks_exact(width.max(1)).map(<[f32]>::to_vec));
     }
-    let mut said = Sequence { ids: vec![], score: 0.0, logprobs: vec![], end: End::Length };
-    let mut row = Row::new();
-    // The row whose logits are next, and whether there are k rows yet.
-    let mut at = 0;
-    for step in 0..ask.max {
-        let logits = net.logits(at).to_vec();
-        row.fill(&logits)?;
-        ask.chain.apply(&mut row, &ask.said(0, &said.ids, Key::new(ask.seed, step as u64, ask.first)))?;
-        let scale = row.scale();
-        let mut ids = row.ranked(how.k).to_vec();
-        let probabilities: Vec<f64> = ids.iter().map(|id| scale.probability(row.logit(*id))).collect();
-        // The chain may leave fewer than k: the best stands in, and changes nothing.
-        let real = ids.len();
-        ids.resize(how.k, ids.first().copied().unwrap_or(0));
-        let last = step + 1 == ask.max;
-        if how.k > 1 && (!last || net.room() > 0) {
-            net.reorder(&vec![at; how.k])?;
-            net.say(&ids)?;
-            let unlike = |i: usize| states.iter().map(|s| cosine(s, net.seen(i))).fold(f64::NEG_INFINITY, f64::max);
-            let value = |i: usize| (1.0 - how.alpha) * probabilities[i] - how.alpha * unlike(i).max(-1.0);
-            at = (0..real).reduce(|a, b| if value(b) > value(a) { b } else { a }).unwrap_or(0);
-        } else {
-            at = 0;
+
+    pub(crate) fn advance(
+        &mut self,
+        request: &Request,
+        how: &Contrastive,
+        view: &View,
+        chosen: &mut Vec<Chosen>,
+    ) -> Result<Next> {
+        // The row from which it goes on: the prompt's, or the winner's.
+        let at = match self.candidates.is_empty() {
+            true => 0,
+            false => {
+                let at = self.winner(how, view);
+                if !self.choose(request, at, chosen)? {
+                    return Ok(Next::Done);
+                }
+                self.states.push(view.hidden(at).to_vec());
+                at
+            }
+        };
+        self.propose(request, how, view.logits(at))?;
+        if how.k == 1 {
+            // Nothing to compare: the only candidate is the winner.
+            let goes_on = self.choose(request, 0, chosen)?;
+            let tokens = vec![self.candidates[0].id];
+            self.candidates.clear();
+            return Ok(if goes_on { Next::Rows { from: vec![at], tokens } } else { Next::Done });
         }
-        let id = ids[at];
-        let logprob = (logits.get(id as usize).map_or(f64::NEG_INFINITY, |x| *x as f64) - log_sum(&logits)) as f32;
-        said.ids.push(id);
-        said.logprobs.push(logprob);
-        said.score += logprob as f64;
-        let is_end = ask.ends.contains(&id);
-        let goes_on = heard(Said1 { prompt: 0, number: 0, id, logprob, ids: &said.ids, is_end });
-        if is_end || !goes_on {
-            said.end = if is_end { End::Token } else { End::Stopped };
-            break;
-        }
-        if how.k == 1 && !last {
-            net.say(&[id])?;
-        }
-        states.push(net.seen(at).to_vec());
+        let tokens = self.candidates.iter().map(|c| c.id).collect();
+        Ok(Next::Rows { from: vec![at; self.candidates.len()], tokens })
     }
-    Ok(said)
+
+    /// The k most probable tokens; the chain may leave fewer.
+    fn propose(&mut self, request: &Request, how: &Contrastive, logits: &[f32]) -> Result<()> {
+        self.row.fill(logits)?;
+        let key = Key::new(request.seed, self.sequence.ids.len() as u64, request.number);
+        request.chain.apply(&mut self.row, &request.history(&self.sequence.ids, key))?;
+        let scale = self.row.scale();
+        let ids = self.row.ranked(how.k).to_vec();
+        let candidate =
+            |id| Candidate { id, probability: scale.probability(self.row.logit(id)), logprob: logprob(logits, id) };
+        self.candidates = ids.into_iter().map(candidate).collect();
+        Ok(())
+    }
+
+    fn winner(&self, how: &Contrastive, view: &View) -> usize {
+        let like = |i: usize| self.states.iter().map(|s| cosine(s, view.hidden(i))).fold(f64::NEG_INFINITY, f64::max);
+        let value = |i: usize| (1.0 - how.alpha) * self.candidates[i].probability - how.alpha * like(i).max(-1.0);
+        let values: Vec<f64> = (0..self.candidates.len()).map(value).collect();
+        (0..values.len()).reduce(|a, b| if values[b] > values[a] { b } else { a }).unwrap_or(0)
+    }
+
+    /// Says a candidate; whether it goes on.
+    fn choose(&mut self, request: &Request, at: usize, chosen: &mut Vec<Chosen>) -> Result<bool> {
+        let Candidate { id, logprob, .. } = self.candidates[at];
+        self.sequence.push(id, logprob);
+        let is_end = request.ends.contains(&id);
+        let is_last = is_end || self.sequence.ids.len() == request.max_tokens;
+        let (text, stopped) = say(&mut self.text, id, is_end, is_last)?;
+        self.sequence.end = match (is_end, stopped) {
+            (true, _) => End::Token,
+            (false, true) => End::Text,
+            _ => End::Length,
+        };
+        chosen.push(Chosen { number: 0, id, logprob, text, is_end });
+        Ok(!is_last && !stopped)
+    }
+
+    pub(crate) fn stop(&mut self) -> Vec<usize> {
+        self.sequence.end = End::Stopped;
+        vec![]
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Sequence> {
+        if let (End::Stopped, Some(text)) = (self.sequence.end, &mut self.text) {
+            text.finish()?;
+        }
+        Ok(Sequence { text: self.text.map(|t| t.text().to_string()), ..self.sequence })
+    }
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
@@ -92,27 +150,22 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::Fake;
-    use super::super::sample;
+    use super::super::Search;
+    use super::super::fake::{Fake, request, run};
     use super::*;
-    use crate::Chain;
 
-    fn run(how: Contrastive, max: usize) -> Vec<u32> {
-        let (prompts, chain) = ([vec![3]], Chain::default());
-        let ask = Ask { prompts: &prompts, sources: None, chain: &chain, ends: &[], max, seed: 0, first: 0 };
-        let mut net = Fake::drawn(20, 4, &prompts, max);
-        let first = vec![net.seen(0).to_vec()];
-        go(&mut net, first, &ask, &how, &mut |_| true).unwrap().ids
+    fn go(how: Contrastive, max: usize) -> Vec<u32> {
+        let like = request(&[], "", &[], max, Search::Contrastive(how));
+        run(Fake::drawn(20, 4), &[vec![3]], &like)[0].sequences[0].ids.clone()
     }
 
     #[test]
     fn alpha_0_and_k_1_are_greedy_and_alpha_1_avoids_what_was_said() {
-        let (prompts, greedy) = ([vec![3]], "greedy".parse::<Chain>().unwrap());
-        let ask = Ask { prompts: &prompts, sources: None, chain: &greedy, ends: &[], max: 9, seed: 0, first: 0 };
-        let want = sample(&mut Fake::drawn(20, 4, &prompts, 9), &ask, 1, &mut |_| true).unwrap();
-        assert_eq!(run(Contrastive { k: 5, alpha: 0.0 }, 9), want[0][0].ids);
-        assert_eq!(run(Contrastive { k: 1, alpha: 0.6 }, 9), want[0][0].ids);
-        let ids = run(Contrastive { k: 5, alpha: 1.0 }, 9);
+        let greedy = request(&[], "greedy", &[], 9, Search::Sample { n: 1 });
+        let want = run(Fake::drawn(20, 4), &[vec![3]], &greedy)[0].sequences[0].ids.clone();
+        assert_eq!(go(Contrastive { k: 5, alpha: 0.0 }, 9), want);
+        assert_eq!(go(Contrastive { k: 1, alpha: 0.6 }, 9), want);
+        let ids = go(Contrastive { k: 5, alpha: 1.0 }, 9);
         assert!(ids.windows(2).all(|w| w[0] != w[1]), "the state of the same token is the same: {ids:?}");
     }
 
@@ -124,13 +177,11 @@ mod tests {
 
     #[test]
     fn refusals() {
-        let (prompts, chain) = ([vec![3], vec![4]], Chain::default());
-        let ask = Ask { prompts: &prompts, sources: None, chain: &chain, ends: &[], max: 2, seed: 0, first: 0 };
-        let mut net = Fake::drawn(20, 4, &prompts, 2);
-        let mut no =
-            |k, alpha| go(&mut net, vec![], &ask, &Contrastive { k, alpha }, &mut |_| true).unwrap_err().to_string();
+        let no = |k, alpha| {
+            let request = request(&[3], "", &[], 2, Search::Contrastive(Contrastive { k, alpha }));
+            Fake::drawn(20, 4).engine().admit(request).unwrap_err().to_string()
+        };
         assert_eq!(no(0, 0.5), "contrastive: k is 0 and α is 0.5");
         assert_eq!(no(4, f64::NAN), "contrastive: k is 4 and α is NaN");
-        assert!(no(4, 0.5).contains("one prompt at a time"));
     }
 }

@@ -1,73 +1,219 @@
-//! Searches: which of all continuations is said. Each takes a [`Network`] that has read its prompts, and an [`Ask`].
+//! Searches: which of all continuations is said. A search is a small state machine: it is shown the logits behind each of its
+//! rows, and says which rows go on, from which, and with which tokens; the [`Engine`](crate::Engine) does the rest, for many
+//! searches at once.
 //!
 //! | search | idea | file |
 //! |---|---|---|
-//! | greedy, sampling | one token at a time, by a chain | [`sample`](mod@sample) |
-//! | beam | the best few continuations side by side | [`beam`](mod@beam) |
-//! | contrastive | probable, but unlike what was said | [`contrastive`](mod@contrastive) |
+//! | greedy, sampling | one token at a time, by a chain | [`sample`] |
+//! | beam | the best few continuations side by side | [`beam`] |
+//! | contrastive | probable, but unlike what was said | [`contrastive`] |
 
 pub mod beam;
 pub mod contrastive;
 pub mod sample;
 pub mod tree;
 
-pub use beam::{Beam, Constraint, EarlyStopping, LengthPenalty, beam};
-pub use contrastive::{Contrastive, contrastive};
-pub use sample::{Heard, Said1, sample};
+pub use beam::{Beam, Constraint, EarlyStopping, LengthPenalty};
+pub use contrastive::Contrastive;
 pub use tree::{Fate, Node, Tree};
 
+use crate::engine::Request;
 use crate::stop::End;
-use crate::{Chain, Network};
-use qkv_base::{Error, Key, Result};
+use crate::text::{Detokenizer, RowText};
+use crate::trace::Trace;
+use crate::{Observe, PassOutput};
+use qkv_base::{Error, Result};
 use serde::Serialize;
 
-/// What is asked for, whatever the search.
-#[derive(Clone, Debug)]
-pub struct Ask<'a> {
-    /// what stands before the first token of each row: the prompt, or the start of the target
-    pub prompts: &'a [Vec<u32>],
-    /// what the encoder read for each row, where there is one
-    pub sources: Option<&'a [Vec<u32>]>,
-    /// the steps that each row of logits goes through
-    pub chain: &'a Chain,
-    /// ids that end a sequence
-    pub ends: &'a [u32],
-    /// the most tokens to say
-    pub max: usize,
-    /// decides what is random
-    pub seed: u64,
-    /// the number of the first row within the whole run: with it, batches draw what singles draw
-    pub first: u64,
+/// Which search.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Search {
+    /// greedy and sampling: `n` continuations by the chain's pick
+    Sample {
+        /// how many
+        n: usize,
+    },
+    /// the best few continuations side by side
+    Beam(Beam),
+    /// probable, but unlike what was said
+    Contrastive(Contrastive),
 }
 
-impl Ask<'_> {
-    /// Refuses what no search can do.
-    fn check(&self, net: &dyn Network) -> Result<()> {
-        self.chain.check(net.vocabulary())?;
-        if self.max == 0 {
-            return Err(Error::new("max tokens", "is 0", "ask for at least one token"));
+impl Search {
+    /// The most rows it needs.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Sample { n } => *n,
+            Self::Beam(how) => how.width,
+            Self::Contrastive(how) => how.k,
         }
-        if let Some(id) = self.ends.iter().find(|id| **id as usize >= net.vocabulary()) {
-            let what = format!("end token {id} is outside the vocabulary of {}", net.vocabulary());
-            return Err(Error::new("ends", what, "look at eos_token_id in generation_config.json"));
-        }
-        if net.room() + 1 < self.max {
-            let what = format!("{} tokens are asked for, but there is room for {}", self.max, net.room() + 1);
-            return Err(Error::new("max tokens", what, "make the engine with more room"));
-        }
-        Ok(())
     }
 
-    /// What was said in a row, for the chain.
-    fn said<'s>(&'s self, row: usize, generated: &'s [u32], key: Key) -> crate::History<'s> {
-        let prompt = self.prompts.get(row).map_or(&[][..], Vec::as_slice);
-        crate::History {
-            prompt,
-            generated,
-            encoder: self.sources.and_then(|s| s.get(row)).map(Vec::as_slice),
-            ends: self.ends,
-            limit: Some(prompt.len() + self.max),
-            key,
+    /// What it wants to know besides logits.
+    pub fn observe(&self) -> Observe {
+        match self {
+            Self::Sample { .. } => Observe::default(),
+            Self::Beam(how) => Observe { source: how.coverage.is_some(), hidden: false },
+            Self::Contrastive(how) => Observe { hidden: how.k > 1, source: false },
+        }
+    }
+
+    /// Refuses what cannot be searched.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Sample { n: 0 } => Err(Error::new("n", "no continuation is asked for", "ask for at least one")),
+            Self::Sample { .. } => Ok(()),
+            Self::Beam(how) => how.check(),
+            Self::Contrastive(how) => how.check(),
+        }
+    }
+}
+
+/// What a search did, step by step.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum SearchTrace {
+    /// what each step of the chain did to each row of logits
+    Chain(Trace),
+    /// every continuation that was considered
+    Beam(Tree),
+}
+
+impl SearchTrace {
+    /// The trace as a page: JSON for programs, HTML for people, by the ending of the file's name.
+    pub fn page(&self, file: &str) -> Result<String> {
+        if file.ends_with(".json") {
+            return serde_json::to_string(self).map_err(|e| Error::new("trace", e.to_string(), ""));
+        }
+        if file.ends_with(".html") {
+            return Ok(match self {
+                Self::Chain(trace) => trace.html(),
+                Self::Beam(tree) => tree.html(),
+            });
+        }
+        let what = "the name ends neither in .json nor in .html";
+        Err(Error::new(format!("--trace={file}"), what, "name the file trace.html or trace.json"))
+    }
+
+    /// The trace as lines for a terminal.
+    pub fn table(&self) -> String {
+        match self {
+            Self::Chain(trace) => trace.table(),
+            Self::Beam(tree) => tree.table(),
+        }
+    }
+}
+
+/// What a search is shown after a pass.
+pub(crate) struct View<'a> {
+    pub(crate) output: &'a PassOutput,
+    pub(crate) vocabulary: usize,
+    /// the number of its first answer
+    pub(crate) first: usize,
+    /// where in the pass the token of each of its rows stands
+    pub(crate) places: &'a [usize],
+    /// how many tokens the pass had
+    pub(crate) tokens: usize,
+}
+
+impl View<'_> {
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The logits of the next token of a row.
+    pub(crate) fn logits(&self, row: usize) -> &[f32] {
+        self.output
+            .logits
+            .get((self.first + row) * self.vocabulary..)
+            .unwrap_or_default()
+            .get(..self.vocabulary)
+            .unwrap_or_default()
+    }
+
+    /// The state behind the last token of a row, `[C]`.
+    pub(crate) fn hidden(&self, row: usize) -> &[f32] {
+        self.of_token(&self.output.hidden, row)
+    }
+
+    /// How much the last token of a row looked at each source token, `[Tm]`.
+    pub(crate) fn source(&self, row: usize) -> &[f32] {
+        self.of_token(&self.output.source, row)
+    }
+
+    fn of_token<'s>(&self, all: &'s [f32], row: usize) -> &'s [f32] {
+        let width = all.len() / self.tokens.max(1);
+        all.get(self.places[row] * width..(self.places[row] + 1) * width).unwrap_or_default()
+    }
+}
+
+/// How a search goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Next {
+    /// row b goes on from what row `from[b]` was, with `tokens[b]`
+    Rows { from: Vec<usize>, tokens: Vec<u32> },
+    /// it is over
+    Done,
+}
+
+/// A token that was just chosen for good, for who listens.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Chosen {
+    pub(crate) number: usize,
+    pub(crate) id: u32,
+    pub(crate) logprob: f32,
+    pub(crate) text: String,
+    pub(crate) is_end: bool,
+}
+
+/// A search under way.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // one for each request: a box would save nothing
+pub(crate) enum Machine {
+    Sample(sample::Sampling),
+    Beam(beam::Beaming),
+    Contrastive(contrastive::Contrasting),
+}
+
+impl Machine {
+    pub(crate) fn new(request: &Request, detokenizer: Option<&dyn Detokenizer>) -> Self {
+        let text = detokenizer.map(|d| RowText::new(d, &request.stop));
+        match &request.search {
+            Search::Sample { n } => Self::Sample(sample::Sampling::new(request, *n, text)),
+            // Nobody hears a beam before it is done: on the way its text is needed for stop strings only.
+            Search::Beam(how) => {
+                Self::Beam(beam::Beaming::new(request, how, text.filter(|_| !request.stop.is_empty())))
+            }
+            Search::Contrastive(_) => Self::Contrastive(contrastive::Contrasting::new(text)),
+        }
+    }
+
+    /// One pass further; tokens that are certain go to `chosen`.
+    pub(crate) fn advance(&mut self, request: &Request, view: &View, chosen: &mut Vec<Chosen>) -> Result<Next> {
+        match (self, &request.search) {
+            (Self::Sample(state), _) => state.advance(request, view, chosen),
+            (Self::Beam(state), Search::Beam(how)) => state.advance(request, how, view),
+            (Self::Contrastive(state), Search::Contrastive(how)) => state.advance(request, how, view, chosen),
+            _ => Ok(Next::Done),
+        }
+    }
+
+    /// Ends one continuation where it is; which of the rows stay.
+    pub(crate) fn stop(&mut self, number: usize) -> Vec<usize> {
+        match self {
+            Self::Sample(state) => state.stop(number),
+            Self::Beam(_) => vec![],
+            Self::Contrastive(state) => state.stop(),
+        }
+    }
+
+    /// What was found, best first where there is a better.
+    pub(crate) fn finish(self, request: &Request) -> Result<(Vec<Sequence>, Option<SearchTrace>)> {
+        match self {
+            Self::Sample(state) => state.finish(),
+            Self::Beam(state) => state.finish(request),
+            Self::Contrastive(state) => Ok((vec![state.finish()?], None)),
         }
     }
 }
@@ -83,9 +229,22 @@ pub struct Sequence {
     pub logprobs: Vec<f32>,
     /// why it ended
     pub end: End,
+    /// its text up to the first stop string, where the engine has a detokenizer
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 impl Sequence {
+    pub(crate) fn new() -> Self {
+        Self { ids: vec![], score: 0.0, logprobs: vec![], end: End::Length, text: None }
+    }
+
+    pub(crate) fn push(&mut self, id: u32, logprob: f32) {
+        self.ids.push(id);
+        self.logprobs.push(logprob);
+        self.score += logprob as f64;
+    }
+
     /// The log-probability of the whole: the product rule, Σ log p(token | tokens before).
     pub fn logprob(&self) -> f64 {
         self.logprobs.iter().map(|p| *p as f64).sum()
@@ -114,68 +273,18 @@ pub fn log_sum(logits: &[f32]) -> f64 {
     high as f64 + total.ln()
 }
 
+/// The model's own log-probability of a token.
+pub(crate) fn logprob(logits: &[f32], id: u32) -> f32 {
+    (logits.get(id as usize).map_or(f64::NEG_INFINITY, |x| *x as f64) - log_sum(logits)) as f32
+}
+
 #[cfg(test)]
-pub(crate) mod fake {
-    //! A network that is a table: the logits depend on the last token (and on how many were said).
+pub(crate) mod fake;
+
+#[cfg(test)]
+mod tests {
     use super::*;
-
-    pub(crate) struct Fake {
-        /// `table[last]` are the logits after `last`
-        pub(crate) table: Vec<Vec<f32>>,
-        pub(crate) last: Vec<u32>,
-        pub(crate) said: usize,
-        pub(crate) room: usize,
-        states: Vec<Vec<f32>>,
-    }
-
-    impl Fake {
-        pub(crate) fn new(table: Vec<Vec<f32>>, prompts: &[Vec<u32>], room: usize) -> Self {
-            let last: Vec<u32> = prompts.iter().map(|p| *p.last().expect("a prompt")).collect();
-            let mut fake = Self { table, last, said: 0, room, states: vec![] };
-            fake.look();
-            fake
-        }
-
-        /// A table of `v` tokens drawn from `seed`.
-        pub(crate) fn drawn(v: usize, seed: u64, prompts: &[Vec<u32>], room: usize) -> Self {
-            let row = |i| Key::new(seed, i, 0).normals(v).iter().map(|x| 2.0 * x).collect();
-            Self::new((0..v as u64).map(row).collect(), prompts, room)
-        }
-
-        fn look(&mut self) {
-            self.states = self.last.iter().map(|t| Key::new(9, *t as u64, 0).normals(4)).collect();
-        }
-    }
-
-    impl Network for Fake {
-        fn vocabulary(&self) -> usize {
-            self.table.len()
-        }
-        fn rows(&self) -> usize {
-            self.last.len()
-        }
-        fn room(&self) -> usize {
-            self.room - self.said
-        }
-        fn logits(&self, row: usize) -> &[f32] {
-            &self.table[self.last[row] as usize]
-        }
-        fn say(&mut self, tokens: &[u32]) -> Result<()> {
-            assert_eq!(tokens.len(), self.last.len());
-            self.said += 1;
-            assert!(self.said <= self.room, "no room");
-            self.last = tokens.to_vec();
-            self.look();
-            Ok(())
-        }
-        fn reorder(&mut self, rows: &[usize]) -> Result<()> {
-            self.last = rows.iter().map(|r| self.last[*r]).collect();
-            Ok(())
-        }
-        fn seen(&self, row: usize) -> &[f32] {
-            &self.states[row]
-        }
-    }
+    use qkv_base::Key;
 
     #[test]
     fn log_sums_follow_the_exact_ones() {

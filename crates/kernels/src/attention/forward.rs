@@ -17,17 +17,7 @@ pub(super) fn forward(core: &Core) -> (Vec<f32>, Vec<f32>) {
         return (output, log_sums);
     }
     let mut rows = deal(&mut output, tq, h, d);
-    let heads = rows.chunks_mut(tq).zip(log_sums.chunks_mut(tq)).enumerate();
-    let tiles = heads.flat_map(|(head, (rows, log_sums))| {
-        let tiles = rows.chunks_mut(QUERIES).zip(log_sums.chunks_mut(QUERIES)).enumerate();
-        tiles.map(move |(tile, (rows, log_sums))| Tile {
-            b: head / h,
-            h: head % h,
-            first: tile * QUERIES,
-            rows,
-            log_sums,
-        })
-    });
+    let tiles = Tiles { core, rows: &mut rows, log_sums: &mut log_sums, at: (0, 0, core.queries(0).start) };
     if core.is_large() {
         let tiles: Vec<Tile> = tiles.collect();
         tiles.into_par_iter().for_each_init(|| Scratch::new(core), |scratch, tile| tile.attend(core, scratch));
@@ -36,6 +26,39 @@ pub(super) fn forward(core: &Core) -> (Vec<f32>, Vec<f32>) {
         tiles.for_each(|tile| tile.attend(core, &mut scratch));
     }
     (output, log_sums)
+}
+
+/// All tiles, one after the other: batch by batch and head by head, or with segments head by head and segment by segment,
+/// as the results lie.
+struct Tiles<'c, 'a, 'o, 'r> {
+    core: &'c Core<'a>,
+    rows: &'o mut [&'r mut [f32]],
+    log_sums: &'o mut [f32],
+    /// batch (or segment), head and first query of the next
+    at: (usize, usize, usize),
+}
+
+impl<'o, 'r> Iterator for Tiles<'_, '_, 'o, 'r> {
+    type Item = Tile<'o, 'r>;
+
+    fn next(&mut self) -> Option<Tile<'o, 'r>> {
+        while !self.rows.is_empty() {
+            let (b, h, first) = self.at;
+            let end = self.core.queries(b).end;
+            if first < end {
+                let n = QUERIES.min(end - first);
+                self.at.2 = first + n;
+                let (rows, later) = std::mem::take(&mut self.rows).split_at_mut(n);
+                self.rows = later;
+                let (log_sums, later) = std::mem::take(&mut self.log_sums).split_at_mut(n);
+                self.log_sums = later;
+                return Some(Tile { b, h, first, rows, log_sums });
+            }
+            let (b, h) = self.core.after(b, h);
+            self.at = (b, h, self.core.queries(b).start);
+        }
+        None
+    }
 }
 
 /// Some queries of one head, and where their results go.

@@ -35,9 +35,12 @@ pub use mask::{Mask, Sight};
 use crate::fused::{Fused, apply, contiguous, tensor, uninit};
 use crate::registry::Op;
 use crate::{Key, dropout};
+use burn::backend::DispatchAutodiffContext;
 use burn::backend::DispatchTensor;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Tensor, TensorData};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Where queries, keys and values are.
 #[derive(Clone, Debug)]
@@ -61,6 +64,30 @@ pub enum Qkv {
         /// `[B, G, Tk, D]`
         v: Tensor<4>,
     },
+    /// Queries of many rows of unequal length one behind the other, `[1, H, N, D]`; each [`Segment`] of them looks at the
+    /// keys and values of one slot of `[S, G, room, D]`: decoding of rows that join and leave.
+    Ragged {
+        /// `[1, H, N, D]`
+        q: Tensor<4>,
+        /// `[S, G, room, D]`
+        k: Tensor<4>,
+        /// `[S, G, room, D]`
+        v: Tensor<4>,
+        /// which queries look at which keys; together they are all queries, in their order
+        segments: Arc<[Segment]>,
+    },
+}
+
+/// Some queries next to each other, and the keys that they look at: the first `keys` of a slot. The queries stand at the end
+/// of them, as everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// from the first to behind the last of the N queries
+    pub queries: Range<usize>,
+    /// whose keys
+    pub slot: usize,
+    /// how many there are, those of the queries themselves included
+    pub keys: usize,
 }
 
 /// How to attend.
@@ -98,7 +125,8 @@ pub struct Attend {
 /// If shapes, head counts and mask do not fit together: callers build them from a checked spec.
 pub fn attention(qkv: Qkv, bias: Option<Tensor<4>>, how: &Attend) -> Tensor<3> {
     let bias = bias.map(Tensor::into_dispatch);
-    let kernel = Kernel { how: how.clone() };
+    let segments = if let Qkv::Ragged { segments, .. } = &qkv { Some(segments.clone()) } else { None };
+    let kernel = Kernel { how: how.clone(), segments };
     let output = match qkv {
         Qkv::Packed(x) => {
             apply(kernel, [Some(x.into_dispatch()), bias]).map_err(|[x, bias]| (Qkv::Packed(back(x)), bias))
@@ -109,6 +137,14 @@ pub fn attention(qkv: Qkv, bias: Option<Tensor<4>>, how: &Attend) -> Tensor<3> {
             let [q, k, v] = [q, k, v].map(|x| Some(x.into_dispatch()));
             apply(kernel, [q, k, v, bias])
                 .map_err(|[q, k, v, bias]| (Qkv::Views { q: back(q), k: back(k), v: back(v) }, bias))
+        }
+        Qkv::Ragged { q, k, v, segments } => {
+            let [q, k, v] = [q, k, v].map(|x| Some(x.into_dispatch()));
+            // Nobody trains on segments: a graph gets the twin, which has a gradient.
+            let tracked = q.iter().chain(&k).chain(&v).any(|x| x.autodiff != DispatchAutodiffContext::Disabled);
+            let inputs = [q, k, v, bias];
+            if tracked { Err(inputs) } else { apply(kernel, inputs) }
+                .map_err(|[q, k, v, bias]| (Qkv::Ragged { q: back(q), k: back(k), v: back(v), segments }, bias))
         }
     };
     match output {
@@ -133,7 +169,12 @@ fn back<const D: usize>(input: Option<DispatchTensor>) -> Tensor<D> {
 /// let (_, weights) = attention_with_weights(Qkv::Packed(x), None, &how);
 /// assert_eq!(weights.into_data().to_vec::<f32>().unwrap(), [1.0, 0.0, 0.5, 0.5]);
 /// ```
+///
+/// Of [`Qkv::Ragged`] the weights are `[1, H, N, Tk]`, Tk the most keys of a segment; behind its keys a row is 0.
 pub fn attention_with_weights(qkv: Qkv, bias: Option<Tensor<4>>, how: &Attend) -> (Tensor<3>, Tensor<4>) {
+    if let Qkv::Ragged { q, k, v, segments } = qkv {
+        return by_segments(q, k, v, &segments, bias, how);
+    }
     let (q, k, v) = qkv.split(how);
     let [b, h, tq, d] = q.dims();
     let [_, g, tk, _] = k.dims();
@@ -164,6 +205,29 @@ pub fn attention_with_weights(qkv: Qkv, bias: Option<Tensor<4>>, how: &Attend) -
     (kept.matmul(v).swap_dims(1, 2).reshape([b, tq, h * d]), weights)
 }
 
+/// The twin of ragged attention: each segment on its own.
+fn by_segments(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    segments: &[Segment],
+    bias: Option<Tensor<4>>,
+    how: &Attend,
+) -> (Tensor<3>, Tensor<4>) {
+    let (h, most) = (how.heads, segments.iter().map(|s| s.keys).max().unwrap_or(0));
+    let one = |segment: &Segment| {
+        let (from, n, keys) = (segment.queries.start, segment.queries.len(), segment.keys);
+        let of = |x: &Tensor<4>| x.clone().narrow(0, segment.slot, 1).narrow(2, 0, keys);
+        let part = Qkv::Views { q: q.clone().narrow(2, from, n), k: of(&k), v: of(&v) };
+        let bias = bias.as_ref().map(|bias| bias.clone().narrow(2, from, n).narrow(3, 0, keys));
+        let (mixed, weights) = attention_with_weights(part, bias, how);
+        let behind = Tensor::zeros([1, h, n, most - keys], &weights.device());
+        (mixed, if keys == most { weights } else { Tensor::cat(vec![weights, behind], 3) })
+    };
+    let (mixed, weights): (Vec<_>, Vec<_>) = segments.iter().map(one).unzip();
+    (Tensor::cat(mixed, 1), Tensor::cat(weights, 2))
+}
+
 impl Qkv {
     /// As three views `[B, heads, T, D]`.
     fn split(self, how: &Attend) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
@@ -181,7 +245,7 @@ impl Qkv {
                 let kv = heads(kv, 2 * g);
                 (heads(q, h), kv.clone().narrow(1, 0, g), kv.narrow(1, g, g))
             }
-            Self::Views { q, k, v } => (q, k, v),
+            Self::Views { q, k, v } | Self::Ragged { q, k, v, .. } => (q, k, v),
         }
     }
 }
@@ -190,6 +254,7 @@ impl Qkv {
 #[derive(Clone, Debug)]
 struct Kernel {
     how: Attend,
+    segments: Option<Arc<[Segment]>>,
 }
 
 /// What [`Kernel`] keeps for its backward: nothing that grows with Tq·Tk (but a bias that is an input already).
@@ -211,7 +276,7 @@ impl<const N: usize> Fused<N> for Kernel {
             // The bias is read by whole rows of keys, the others by rows of a head.
             input.map(if place == N { contiguous } else { heads::readable })
         });
-        let core = tile::Core::new(&self.how, &inputs);
+        let core = tile::Core::new(&self.how, &inputs, self.segments.as_deref());
         let [b, h, tq, _, d] = core.sizes();
         let (output, log_sums) = forward::forward(&core);
         let output = tensor(output, [b, tq, h * d]);
@@ -220,7 +285,7 @@ impl<const N: usize> Fused<N> for Kernel {
     }
 
     fn backward(&self, saved: Saved<N>, grad: FlexTensor, wants: [bool; N]) -> [Option<FlexTensor>; N] {
-        let core = tile::Core::new(&self.how, &saved.inputs);
+        let core = tile::Core::new(&self.how, &saved.inputs, None);
         let grad = heads::readable(grad);
         let from = backward::From::new(&core, &saved.output, &grad, &saved.log_sums);
         let mut grads = [const { None }; N];
@@ -289,6 +354,38 @@ mod tests {
         assert_eq!(nan_rows([2, 2], f32::NAN, Mask { padding, ..Mask::none() }), [false; T], "nobody sees padding");
     }
 
+    /// Rows of unequal length in slots out of order, one of many queries: the kernel gives what its twin gives, and that is
+    /// what each row gives alone.
+    #[test]
+    fn ragged_rows_get_what_each_gets_alone() {
+        let draw = |name: u64, shape: [usize; 4]| {
+            let data = Key::new(name, 0, 0).normals(shape.iter().product());
+            Tensor::<4>::from_data(TensorData::new(data, shape), &Device::flex())
+        };
+        let (q, k, v) = (draw(1, [1, 4, 77, 3]), draw(2, [5, 2, 300, 3]), draw(3, [5, 2, 300, 3]));
+        let segments: Arc<[Segment]> = [(0..1, 3, 290), (1..3, 0, 2), (3..73, 4, 70), (73..76, 3, 5), (76..77, 1, 1)]
+            .map(|(queries, slot, keys)| Segment { queries, slot, keys })
+            .into();
+        let bias = draw(4, [1, 4, 77, 290]);
+        for sight in [Sight::Causal, Sight::Window(3), Sight::Both] {
+            for bias in [None, Some(bias.clone())] {
+                let how = Attend { heads: 4, kv_heads: 2, ..how(Mask { sight: sight.clone(), ..Mask::none() }) };
+                let ragged = || Qkv::Ragged { q: q.clone(), k: k.clone(), v: v.clone(), segments: segments.clone() };
+                let fused = values(attention(ragged(), bias.clone(), &how));
+                let (twin, weights) = attention_with_weights(ragged(), bias.clone(), &how);
+                assert!(qkv_testkit::max_diff(&fused, &values(twin)) < 1e-5, "{sight:?}");
+                assert_eq!(weights.dims(), [1, 4, 77, 290]);
+                for s in segments.iter() {
+                    let of = |x: &Tensor<4>| x.clone().narrow(0, s.slot, 1).narrow(2, 0, s.keys);
+                    let q = q.clone().narrow(2, s.queries.start, s.queries.len());
+                    let bias = bias.clone().map(|b| b.narrow(2, s.queries.start, s.queries.len()).narrow(3, 0, s.keys));
+                    let alone = values(attention(Qkv::Views { q, k: of(&k), v: of(&v) }, bias, &how));
+                    assert_eq!(fused[s.queries.start * 12..s.queries.end * 12], alone, "{sight:?} {s:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn minus_infinity_in_the_bias_hides_like_a_mask() {
         let device = Device::flex();
@@ -352,11 +449,12 @@ mod tests {
     fn memory_is_linear_in_the_length() {
         let kept = |t: usize| {
             let (h, d) = (2, 4);
-            let kernel = Kernel { how: Attend { heads: h, kv_heads: h, ..how(Mask::causal()) } };
+            let how = Attend { heads: h, kv_heads: h, ..how(Mask::causal()) };
+            let kernel = Kernel { how, segments: None };
             let x = tensor(vec![0.1; t * 3 * h * d], [1, t, 3 * h * d]);
             let (_, saved) = kernel.forward([Some(x), None], true);
             let Saved { inputs, output, log_sums } = saved.expect("kept for the backward");
-            let (m, n) = tile::Core::new(&kernel.how, &inputs).largest();
+            let (m, n) = tile::Core::new(&kernel.how, &inputs, None).largest();
             assert!(m * n <= tile::QUERIES * tile::KEYS);
             output.layout().num_elements() + log_sums.len()
         };

@@ -1,7 +1,7 @@
 //! One tile of attention: the scores of some queries for some keys, and what becomes of a row of them.
 
-use super::Attend;
 use super::heads::Heads;
+use super::{Attend, Segment, Sight};
 use crate::fused::elements;
 use crate::product::{product_on, rowwise};
 use crate::simd::{self, simd};
@@ -26,6 +26,8 @@ pub(super) struct Core<'a> {
     pub(super) k: Heads<'a>,
     pub(super) v: Heads<'a>,
     bias: Option<Bias<'a>>,
+    /// of ragged attention; B is 1 then, Tq all queries, Tk the most keys
+    segments: Option<&'a [Segment]>,
     pub(super) b: usize,
     pub(super) tq: usize,
     pub(super) tk: usize,
@@ -44,7 +46,11 @@ pub(super) struct Bias<'a> {
 
 impl<'a> Core<'a> {
     /// Finds queries, keys and values in the inputs of the kernel, whichever of the three forms they have.
-    pub(super) fn new<const N: usize>(how: &'a Attend, inputs: &'a [Option<FlexTensor>; N]) -> Self {
+    pub(super) fn new<const N: usize>(
+        how: &'a Attend,
+        inputs: &'a [Option<FlexTensor>; N],
+        segments: Option<&'a [Segment]>,
+    ) -> Self {
         let (h, g) = (how.heads, how.kv_heads);
         assert!(g > 0 && h % g == 0, "attention: {g} key heads do not divide {h} query heads");
         let given: Vec<&FlexTensor> = inputs[..N - 1].iter().flatten().collect();
@@ -63,6 +69,15 @@ impl<'a> Core<'a> {
                 let [k, v] = [0, g].map(|first| Heads::packed(kv, first, d));
                 ([Heads::packed(q, 0, d), k, v], [s[0], s[1], t[1], d])
             }
+            [q, k, v] if segments.is_some() => {
+                let segments = segments.unwrap_or_default();
+                let (s, t) = (shape(q), shape(k));
+                assert_eq!([s[0], s[1], t[1], t[3]], [1, h, g, s[3]], "attention: q and k do not fit");
+                assert_eq!(t, shape(v), "attention: k and v do not fit");
+                check_segments(segments, s[2], t[0], t[2]);
+                let keys = segments.iter().map(|s| s.keys).max().unwrap_or(0);
+                ([q, k, v].map(Heads::apart), [1, s[2], keys, s[3]])
+            }
             [q, k, v] => {
                 let (s, t) = (shape(q), shape(k));
                 assert_eq!([s[1], t[0], t[1], t[3]], [h, s[0], g, s[3]], "attention: q and k do not fit");
@@ -78,7 +93,9 @@ impl<'a> Core<'a> {
             Bias { data: elements(x), batches: s[0], heads: s[1] }
         });
         how.mask.check(b, tk);
-        Self { how, q, k, v, bias, b, tq, tk, d }
+        let plain = !how.mask.has_holes() && !matches!(how.mask.sight, Sight::Prefix(_));
+        assert!(segments.is_none() || plain, "attention: segments have neither padding, documents nor prefixes");
+        Self { how, q, k, v, bias, segments, b, tq, tk, d }
     }
 
     /// `[B, H, Tq, Tk, D]`
@@ -93,7 +110,34 @@ impl<'a> Core<'a> {
 
     /// Whether there is enough to do for several threads.
     pub(super) fn is_large(&self) -> bool {
-        self.sizes().iter().product::<usize>() >= SERIAL && rayon::current_num_threads() > 1
+        let pairs = match self.segments {
+            Some(segments) => segments.iter().map(|s| s.queries.len() * s.keys).sum(),
+            None => self.b * self.tq * self.tk,
+        };
+        pairs * self.how.heads * self.d >= SERIAL && rayon::current_num_threads() > 1
+    }
+
+    /// The queries of batch (or segment) `b`.
+    pub(super) fn queries(&self, b: usize) -> Range<usize> {
+        self.segments.map_or(0..self.tq, |segments| segments[b].queries.clone())
+    }
+
+    /// The batch (or segment) and head whose results lie behind those of `b` and `h`.
+    pub(super) fn after(&self, b: usize, h: usize) -> (usize, usize) {
+        match self.segments {
+            None => (b + (h + 1) / self.how.heads, (h + 1) % self.how.heads),
+            Some(all) => ((b + 1) % all.len(), h + (b + 1) / all.len()),
+        }
+    }
+
+    /// How many keys batch (or segment) `b` has.
+    fn keys(&self, b: usize) -> usize {
+        self.segments.map_or(self.tk, |segments| segments[b].keys)
+    }
+
+    /// Where the queries of batch (or segment) `b` lie, and where its keys.
+    fn batches(&self, b: usize) -> (usize, usize) {
+        self.segments.map_or((b, b), |segments| (0, segments[b].slot))
     }
 
     /// The key head that query head `h` attends to.
@@ -107,13 +151,13 @@ impl<'a> Core<'a> {
     }
 
     /// Where query i stands among the keys. With more queries than keys it does not matter; it must only not wrap.
-    fn position(&self, i: usize) -> usize {
-        (self.tk + i).saturating_sub(self.tq)
+    fn position(&self, b: usize, i: usize) -> usize {
+        (self.keys(b) + i).saturating_sub(self.queries(b).end)
     }
 
     /// The keys that query `i` sees, holes aside, among `keys`.
     pub(super) fn sight(&self, b: usize, i: usize, keys: &Range<usize>) -> Range<usize> {
-        let (from, to) = self.how.mask.span(b, self.position(i), self.tk);
+        let (from, to) = self.how.mask.span(b, self.position(b, i), self.keys(b));
         let from = from.clamp(keys.start, keys.end);
         from..to.clamp(from, keys.end)
     }
@@ -121,7 +165,7 @@ impl<'a> Core<'a> {
     /// The tiles of keys within sight of any of `queries`: the rest is never touched. Sight only moves forward with the
     /// query, so the first and the last tell it for all.
     pub(super) fn key_tiles(&self, b: usize, queries: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
-        let all = 0..self.tk;
+        let all = 0..self.keys(b);
         let (from, to) = (self.sight(b, queries.start, &all).start, self.sight(b, queries.end - 1, &all).end);
         (from..to).step_by(KEYS).map(move |first| first..to.min(first + KEYS))
     }
@@ -129,14 +173,15 @@ impl<'a> Core<'a> {
     /// `Q·Kᵀ·scale` of a tile, row by row of `keys`; bias and mask come with [`Self::finish`].
     pub(super) fn scores(&self, b: usize, h: usize, queries: &Range<usize>, keys: &Range<usize>, s: &mut [f32]) {
         let (g, n) = (self.group(h), keys.len());
+        let (qb, kb) = self.batches(b);
         if queries.len() <= FEW {
             for (i, s) in queries.clone().zip(s.chunks_exact_mut(n)) {
-                let at = self.k.matrix(b, g, keys.start);
-                dots(self.how.scale, self.q.row(b, h, i), &self.k.data()[at.start..], at.row, s);
+                let at = self.k.matrix(kb, g, keys.start);
+                dots(self.how.scale, self.q.row(qb, h, i), &self.k.data()[at.start..], at.row, s);
             }
             return;
         }
-        let (q, k) = (self.q.matrix(b, h, queries.start), self.k.transposed(b, g, keys.start));
+        let (q, k) = (self.q.matrix(qb, h, queries.start), self.k.transposed(kb, g, keys.start));
         let size = [queries.len(), self.d, n];
         product_on(false, size, self.how.scale, s, rowwise(n), false, self.q.data(), q, self.k.data(), k);
     }
@@ -148,7 +193,8 @@ impl<'a> Core<'a> {
             softly_capped(cap, s);
         }
         if let Some(bias) = self.bias {
-            let row = ((b % bias.batches * bias.heads + h % bias.heads) * self.tq + i) * self.tk;
+            let (batch, _) = self.batches(b);
+            let row = ((batch % bias.batches * bias.heads + h % bias.heads) * self.tq + i) * self.tk;
             simd::axpy(1.0, &bias.data[row + keys.start..row + keys.end], s);
         }
         let row = b * self.tk;
@@ -157,7 +203,7 @@ impl<'a> Core<'a> {
             s.iter_mut().zip(real).filter(|(_, real)| !**real).for_each(|(s, _)| *s = f32::NEG_INFINITY);
         }
         if let Some(document) = &self.how.mask.documents {
-            let mine = document[row + self.position(i)];
+            let mine = document[row + self.position(b, i)];
             let theirs = &document[row + keys.start..row + keys.end];
             s.iter_mut().zip(theirs).filter(|(_, doc)| **doc != mine).for_each(|(s, _)| *s = f32::NEG_INFINITY);
         }
@@ -174,7 +220,7 @@ impl<'a> Core<'a> {
         add: bool,
         o: &mut [f32],
     ) {
-        let (n, d, v) = (keys.len(), self.d, self.v.matrix(b, self.group(h), keys.start));
+        let (n, d, v) = (keys.len(), self.d, self.v.matrix(self.batches(b).1, self.group(h), keys.start));
         if queries.len() <= FEW {
             for (p, o) in p.chunks_exact(n).zip(o.chunks_exact_mut(d)).take(queries.len()) {
                 weighted_sum(p, &self.v.data()[v.start..], v.row, add, o);
@@ -194,6 +240,17 @@ impl<'a> Core<'a> {
         let index = ((b * self.how.heads + h) * self.tq + i) * self.tk + first;
         dropout::factors(p, key, index as u64, factors);
     }
+}
+
+/// Panics with a reason unless the segments are all `n` queries in their order, each with keys of its slot.
+fn check_segments(segments: &[Segment], n: usize, slots: usize, room: usize) {
+    let mut next = 0;
+    for Segment { queries, slot, keys } in segments {
+        assert_eq!(queries.start, next, "attention: segments follow each other");
+        assert!(queries.end >= next && *slot < slots && *keys <= room, "attention: no such keys: slot {slot}, {keys}");
+        next = queries.end;
+    }
+    assert_eq!(next, n, "attention: segments are all queries");
 }
 
 simd! {

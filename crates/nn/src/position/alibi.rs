@@ -28,6 +28,12 @@ pub fn alibi(heads: usize, tq: usize, tk: usize, device: &Device) -> Tensor<4> {
     Tensor::from_data(TensorData::new(data, [1, heads, tq, tk]), device)
 }
 
+/// The same for queries at any positions, `[1, H, N, keys]`: rows of unequal length, one behind the other.
+pub fn alibi_at(heads: usize, positions: &[usize], keys: usize, device: &Device) -> Tensor<4> {
+    let slopes = slopes(heads);
+    crate::row_cache::by_distance(heads, positions, keys, device, |h, distance| -slopes[h] * distance.abs() as f32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,6 +43,12 @@ mod tests {
         let (six, four, eight) = (slopes(6), slopes(4), slopes(8));
         assert_eq!(six[..4], four[..]);
         assert_eq!(six[4..], [eight[0], eight[2]]);
+    }
+
+    #[test]
+    fn at_the_end_of_the_keys_both_are_the_same() {
+        let device = Device::flex();
+        assert_eq!(alibi_at(3, &[2, 3], 4, &device).into_data(), alibi(3, 2, 4, &device).into_data());
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod relative;
 pub mod rotary;
 pub mod sinusoidal;
 
-pub use alibi::alibi;
+pub use alibi::{alibi, alibi_at};
 pub use learned::Learned;
 pub use relative::{Buckets, Relative};
 pub use rotary::{RopeScaling, Rotary};

@@ -101,6 +101,13 @@ impl Relative {
         let ids: Vec<u32> = (0..tq * tk).map(|i| self.buckets.of(place(i)) as u32).collect();
         self.table.forward(&Ids::new(ids, tq)).permute([2, 0, 1]).unsqueeze() // [Tq, Tk, H] → [1, H, Tq, Tk]
     }
+
+    /// The bias of queries at any positions, `[1, H, N, keys]`: rows of unequal length, one behind the other.
+    pub fn bias_at(&self, positions: &[usize], keys: usize) -> Tensor<4> {
+        let place = |i: usize| (i % keys) as i64 - positions[i / keys] as i64;
+        let ids: Vec<u32> = (0..positions.len() * keys).map(|i| self.buckets.of(place(i)) as u32).collect();
+        self.table.forward(&Ids::new(ids, positions.len())).permute([2, 0, 1]).unsqueeze() // [N, Tk, H] → [1, H, N, Tk]
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +127,7 @@ mod tests {
         let build = Build::new(&Device::flex(), 1);
         let relative = Relative::new(&build, Buckets::Each { max: 3 }, 2, Init::Normal { std: 1.0 });
         let full = relative.bias(5, 5).narrow(2, 4, 1);
-        assert_eq!(full.into_data(), relative.bias(1, 5).into_data());
+        assert_eq!(full.clone().into_data(), relative.bias(1, 5).into_data());
+        assert_eq!(full.into_data(), relative.bias_at(&[4], 5).into_data());
     }
 }

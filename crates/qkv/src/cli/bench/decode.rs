@@ -5,12 +5,13 @@
 
 use super::{Subject, median, random_ids, reports};
 use crate::cli::fail::Fail;
-use qkv_decode::{Ask, Chain, Engine, Pick, search::sample};
+use qkv_decode::{Chain, Config, Engine, Pick, Request};
 use qkv_model::{CausalLm, count, presets};
 use qkv_train::on_threads;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 #[derive(clap::Args)]
@@ -78,17 +79,18 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     let model = Subject { model: args.model.as_deref(), spec: || presets::gpt2(50_257, 768, 12, 12, 1024) }.load()?;
     let prompts = random_ids(args.batch, args.prompt, CausalLm::vocabulary(&model));
     let chain = Chain { steps: vec![], pick: Pick::Greedy };
-    let ask = Ask { prompts: &prompts, sources: None, chain: &chain, ends: &[], max: args.tokens, seed: 0, first: 0 };
+    let model = Arc::new(model);
+    let request = |prompt: Vec<u32>| Request { chain: chain.clone(), max_tokens: args.tokens, ..Request::new(prompt) };
     let (mut times, mut ids) = (vec![], vec![]);
     for _ in 0..=args.rounds {
         let start = Instant::now();
-        let mut engine = Engine::causal(&model, &prompts, args.tokens)?;
-        let said = sample(&mut engine, &ask, 1, &mut |_| true)?;
+        let mut engine = Engine::new(model.clone(), Config::default());
+        let said = engine.run(prompts.iter().cloned().map(request).collect(), &mut |_, _| true)?;
         times.push(start.elapsed().as_secs_f64() / args.tokens as f64);
-        ids = said[0][0].ids.clone();
+        ids = said[0].sequences[0].ids.clone();
     }
     let times = times.split_off(1);
-    let params: u64 = count::parameters(&model).iter().map(count::Parameter::elements).sum();
+    let params: u64 = count::parameters(&*model).iter().map(count::Parameter::elements).sum();
     let (middle, bandwidth) = (median(times.clone()), bandwidth());
     Ok(Report {
         system: format!("qkv {}", env!("CARGO_PKG_VERSION")),

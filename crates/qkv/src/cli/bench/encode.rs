@@ -2,7 +2,7 @@
 
 use super::{Subject, median, not_zero, random_ids, reports};
 use crate::cli::fail::Fail;
-use qkv_decode::engine::batch;
+use qkv_decode::batch;
 use qkv_model::{CausalLm, Encoder, count, presets};
 use qkv_nn::Cx;
 use qkv_train::on_threads;

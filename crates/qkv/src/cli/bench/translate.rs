@@ -2,11 +2,12 @@
 
 use super::{Subject, median, not_zero, random_ids, reports};
 use crate::cli::fail::Fail;
-use qkv_decode::{Ask, Chain, Engine, Pick, search};
+use qkv_decode::{Beam, Chain, Config, Engine, Pick, Request, Search};
 use qkv_model::{CausalLm, count, presets};
 use qkv_train::on_threads;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 #[derive(clap::Args)]
@@ -70,34 +71,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 fn measure(args: &Args) -> Result<Report, Fail> {
     let model = Subject { model: args.model.as_deref(), spec: || presets::paper(32_000, 512, 6, 8, 2048) }.load()?;
     let sources = random_ids(args.batch, args.source, CausalLm::vocabulary(&model));
-    let starts = vec![vec![args.start]; args.batch];
-    let chain = Chain { steps: vec![], pick: Pick::Greedy };
-    let ask = Ask {
-        prompts: &starts,
-        sources: Some(&sources),
-        chain: &chain,
-        ends: &[],
-        max: args.tokens,
-        seed: 0,
-        first: 0,
+    let model = Arc::new(model);
+    let request = |source: &Vec<u32>| Request {
+        source: Some(source.clone()),
+        chain: Chain { steps: vec![], pick: Pick::Greedy },
+        search: if args.beam == 1 { Search::Sample { n: 1 } } else { Search::Beam(Beam::new(args.beam)) },
+        max_tokens: args.tokens,
+        ..Request::new(vec![args.start])
     };
     let (mut times, mut ids) = (vec![], vec![]);
     for _ in 0..=args.rounds {
         let start = Instant::now();
-        let mut engine = Engine::pair(&model, &sources, &starts[0], args.tokens)?;
-        let said = match args.beam {
-            1 => search::sample(&mut engine, &ask, 1, &mut |_| true)?,
-            width => search::beam(&mut engine, &ask, &search::Beam::new(width))?,
-        };
+        let mut engine = Engine::new(model.clone(), Config::default());
+        let said = engine.run(sources.iter().map(request).collect(), &mut |_, _| true)?;
         times.push(start.elapsed().as_secs_f64());
-        ids = said[0][0].ids.clone();
+        ids = said[0].sequences[0].ids.clone();
     }
     let times = times.split_off(1);
     let middle = median(times.clone());
     Ok(Report {
         system: format!("qkv {}", env!("CARGO_PKG_VERSION")),
         what: "translate",
-        params: count::parameters(&model).iter().map(count::Parameter::elements).sum(),
+        params: count::parameters(&*model).iter().map(count::Parameter::elements).sum(),
         threads: rayon::current_num_threads(),
         beam: args.beam,
         seconds: middle,

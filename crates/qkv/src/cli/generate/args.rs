@@ -81,10 +81,6 @@ impl Args {
                 let what = "--n draws continuations, but a beam finds its best";
                 return Err(Fail::usage(what, "use --n-best with --beam"));
             }
-            (None, Some(_)) if !self.stop.is_empty() => {
-                let hint = "search without --beam, or cut the text afterwards";
-                return Err(Fail::usage("--stop cannot end a beam", hint));
-            }
             (None, Some(beam)) => Search::Beam(beam),
             (None, None) if self.n > 1 && !drawn => {
                 let hint = "draw with --temperature 0.8, or find several with --beam 4 --n-best 4";
