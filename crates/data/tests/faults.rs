@@ -139,7 +139,7 @@ fn columns_are_named_or_counted() {
     hint: is it separated by tabs (.tsv) or commas (.csv)? name the format, or the column: --column NAME=N
     ");
     assert_snapshot!(File::new("a.dat", "x").refused(Task::Translate), @r"
-    a.dat: the name does not say how the file is written (for the task pair)
+    a.dat: the name does not say how the file is written (for the task translate)
     hint: say the format: csv, tsv, jsonl, …; two parallel files are named train.de,train.en
     ");
 }
@@ -265,6 +265,6 @@ fn the_report_is_readable_by_programs() {
     let json: serde_json::Value = serde_json::to_value(&report).unwrap();
     assert_eq!(
         (json["rows"].as_u64(), json["task"].as_str(), json["median"].as_u64()),
-        (Some(12), Some("pair"), Some(2))
+        (Some(12), Some("translate"), Some(2))
     );
 }

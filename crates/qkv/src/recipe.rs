@@ -98,7 +98,7 @@ impl Recipe {
     /// ```
     /// let recipe = qkv::Recipe::named("gpt")?.set("train.steps", 20)?.set("optim.name", "lion")?;
     /// assert!(recipe.text().contains("steps = 20"));
-    /// assert!(recipe.set("train.stepps", 20).unwrap_err().hint.contains("train.steps"));
+    /// assert!(recipe.set("train.stepps", 20).unwrap_err().hint.contains("`steps`"));
     /// # Ok::<(), qkv::Error>(())
     /// ```
     pub fn set(self, key: &str, value: impl Setting) -> Result<Self> {
@@ -107,13 +107,15 @@ impl Recipe {
 
     /// Changes a key as `--set` does: `key=value`, the value in TOML.
     pub fn assign(self, change: &str) -> Result<Self> {
-        Ok(Self { text: text::set(&self.text, change)?, ..self })
+        let text = text::set(&self.text, change)?;
+        text::Recipe::read(&self.name, &text)?; // a key that there is not is refused here
+        Ok(Self { text, ..self })
     }
 
     /// Learns from this file (or `builtin:NAME`) instead of the recipe's corpus. It takes the place of a whole mixture;
     /// and the recipe's goal, which is one for its own corpus, goes.
     pub fn data(self, data: &str) -> Result<Self> {
-        let mixed = !text::Recipe::parse(&self.name, &self.text)?.data.mix.is_empty();
+        let mixed = !text::Recipe::read(&self.name, &self.text)?.data.mix.is_empty();
         let alone = self.set("data.corpus", data)?.set("eval.goal", 0.0)?;
         if mixed { alone.assign("data.mix={}") } else { Ok(alone) }
     }

@@ -33,8 +33,9 @@ fn recipe(corpus: &str, objective: &str, family: &str, kind: &str, more: &str) -
     format!(
         "[data]\ncorpus = \"{corpus}\"\nobjective = \"{objective}\"\nexamples = 40\nvalid = 8\ntest = 8\nlength = 48\n\
          [tokenizer]\nkind = \"{kind}\"\nvocab = 300\n\
-         [model]\nfamily = \"{family}\"\nwidth = 16\nlayers = 1\nheads = 2\npatch = 8\n\
-         [train]\nsteps = 3\nrows = 4\n[schedule]\nwarmup = 1\n[eval]\nevery = 0\nsamples = 1\n{more}"
+         [model]\nfamily = \"{family}\"\nwidth = 16\nlayers = 1\nheads = 2\n{}\
+         [train]\nsteps = 3\nrows = 4\n[schedule]\nwarmup = 1\n[eval]\nevery = 0\nsamples = 1\n{more}",
+        if family == "vit" { "patch = 8\n" } else { "" }
     )
 }
 

@@ -33,15 +33,8 @@ pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
     if let Some(tokenizer) = &plan.tokenizer {
         tokenizer.save(dir)?;
     }
-    let mut generation = Map::new();
-    for key in ["bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id"] {
-        if let Some(id) = merged.config.get(key) {
-            generation.insert(key.into(), id.clone());
-        }
-    }
     if merged.spec().decoder().is_some() {
-        generation.insert("max_length".into(), plan.recipe.data.length.into());
-        let text = format!("{:#}\n", Value::Object(generation));
+        let text = format!("{:#}\n", Value::Object(generation(plan, &merged)));
         write_atomically(&dir.join("generation_config.json"), text.as_bytes())?;
     }
     if let (Objective::Pictures(pictures), Input::Patches { image, .. }) = (&plan.objective, &merged.spec().input) {
@@ -49,6 +42,13 @@ pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
         write_atomically(&dir.join("preprocessor_config.json"), text.as_bytes())?;
     }
     Ok(())
+}
+
+/// What a model that writes says about writing: `generation_config.json`.
+pub fn generation(plan: &Plan, network: &Pretrained) -> Map<String, Value> {
+    let keys = ["bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id"];
+    let known = keys.iter().filter_map(|key| Some((key.to_string(), network.config.get(key)?.clone())));
+    known.chain([("max_length".to_string(), plan.recipe.data.length.into())]).collect()
 }
 
 /// What stands at the top of a report.

@@ -5,7 +5,7 @@ use crate::export;
 use crate::plan::Plan;
 use crate::run_dir::RunDir;
 use burn::module::Module;
-use qkv_base::{Result, Task};
+use qkv_base::{Kind, Result, Task};
 use qkv_data::Subset;
 use qkv_model::{Pretrained, Transformer};
 use qkv_tasks::{Judge, Judged, TextModel, Writing};
@@ -56,7 +56,11 @@ pub fn samples(plan: &Plan, network: &Transformer) -> Result<Vec<Judged>> {
     let judge = judge(plan, &model, &writing);
     match plan.recipe.data.objective {
         Task::NextToken => judge.continuations(&few, n),
-        _ => Ok(judge.scores(&few)?.judged),
+        // A network whose loss is not a number has nothing to show; the guard speaks about it.
+        _ => match judge.scores(&few) {
+            Err(error) if error.kind == Kind::Failed => Ok(vec![]),
+            scores => Ok(scores?.judged),
+        },
     }
 }
 
@@ -64,7 +68,8 @@ pub fn samples(plan: &Plan, network: &Transformer) -> Result<Vec<Judged>> {
 pub fn text_model(plan: &Plan, network: &Transformer) -> Result<TextModel> {
     // Without gradients: nothing is kept for a backward that never comes.
     let network = Pretrained { model: network.valid(), ..plan.pretrained.clone() };
-    TextModel::in_training(Path::new("the network in training"), network, plan.tokenizer.clone())
+    let generation = export::generation(plan, &network);
+    TextModel::in_training(Path::new("the network in training"), network, plan.tokenizer.clone(), &generation)
 }
 
 /// What judges the network of a plan.

@@ -6,7 +6,7 @@ use crate::look::Look;
 use crate::metric::{Metric, Scores};
 use crate::{TextModel, sheet};
 use burn::module::Module;
-use qkv_base::{Error, Result, Task};
+use qkv_base::{Error, Kind, Result, Task};
 use qkv_data::batch::Side;
 use qkv_data::objective::{Borders, Labels, Made, Packed, Prepared, Sample};
 use qkv_data::{Batch, Corpus, Key, Objective};
@@ -75,7 +75,7 @@ impl Judge<'_> {
             let what =
                 format!("the loss is {nats}: the network's weights, or what it computes with them, are not finite");
             let hint = "`qkv inspect MODEL` counts weights that are not finite; is the file damaged?";
-            return Err(Error::new(self.model.path.display().to_string(), what, hint));
+            return Err(Error::new(self.model.path.display().to_string(), what, hint).of_kind(Kind::Failed));
         }
         let mut scores = judging.scores;
         scores.put([(Metric::Loss, nats / targets as f64)]);

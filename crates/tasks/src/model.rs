@@ -58,10 +58,16 @@ impl TextModel {
     }
 
     /// A network that is under way, which nothing stands beside yet.
-    pub fn in_training(path: &Path, network: Pretrained, tokenizer: Option<Tokenizer>) -> Result<Self> {
+    /// `generation` is what will be said about writing.
+    pub fn in_training(
+        path: &Path,
+        network: Pretrained,
+        tokenizer: Option<Tokenizer>,
+        generation: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Self> {
         let place = path.display().to_string();
         let none = || Error::new(&place, "this network reads no text", "");
-        let defaults = Defaults::of(&place, &Default::default(), network.config.map())?;
+        let defaults = Defaults::of(&place, generation, network.config.map())?;
         let tokenizer = tokenizer.map(Arc::new).ok_or_else(none);
         Ok(Self { path: path.to_path_buf(), network, defaults, warnings: vec![], tokenizer })
     }

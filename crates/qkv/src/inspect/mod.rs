@@ -136,7 +136,7 @@ fn of_length(asked: Option<usize>, name: &str, spec: &Spec) -> Result<usize> {
 }
 
 /// Everything that is said about a network.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Summary {
     /// what it is called
     pub preset: String,
@@ -164,7 +164,7 @@ pub struct Summary {
     flops_per_token: Flops,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct StackSize {
     layers: usize,
     heads: usize,
@@ -175,7 +175,7 @@ struct StackSize {
 }
 
 /// In bytes.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Memory {
     weights_f32: u64,
     weights_bf16: u64,
@@ -184,7 +184,7 @@ struct Memory {
 }
 
 /// Keys and values that a decoder keeps, in f32.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Cache {
     per_token: u64,
     /// a pair keeps the projected source too
@@ -193,14 +193,14 @@ struct Cache {
     total: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Flops {
     length: usize,
     read: Option<Work>,
     write: Option<Work>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Work {
     forward: f64,
     training: f64,

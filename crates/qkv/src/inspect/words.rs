@@ -8,7 +8,7 @@ use qkv_nn::{Biased, Ffn, NormKind, Scale, Wiring};
 use serde::Serialize;
 
 /// One choice.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Fact {
     pub(super) what: &'static str,
     pub(super) words: String,
