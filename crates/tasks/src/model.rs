@@ -9,7 +9,7 @@ use qkv_decode::Defaults;
 use qkv_model::spec::{Head, Input, Shape, Spec};
 use qkv_model::{CausalLm, Pretrained};
 use qkv_nn::device;
-use qkv_text::{GgufVocab, Tokenizer};
+use qkv_text::{GgufVocab, NO_TOKENIZER, Tokenizer};
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,7 +53,11 @@ impl TextModel {
         }
         let asked = |key: &String| format!("generation_config.json asks for {key}, which is not done");
         warnings.extend(defaults.ignored.iter().map(asked));
-        let tokenizer = tokenizer(&path).map(Arc::new);
+        let writes = network.spec().decoder().is_some();
+        let tokenizer = tokenizer(&path).map(Arc::new).map_err(|e| match writes && e.what == NO_TOKENIZER {
+            true => Error { hint: "give token ids with --ids 5,6,7, or put a tokenizer beside the model".into(), ..e },
+            false => e,
+        });
         Ok(Self { path, network, defaults, warnings, tokenizer })
     }
 

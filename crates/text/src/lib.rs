@@ -25,7 +25,7 @@ pub use chat::{Chat, Message};
 pub use compare::{CompareRow, Comparison, compare};
 pub use explain::{Explain, ExplainRow, MergeStep, WordMerges};
 pub use gguf::GgufVocab;
-pub use load::FILES;
+pub use load::{FILES, NO_TOKENIZER};
 pub use special::Special;
 pub use spm::{PieceKind, SpmAlgorithm, SpmModel};
 pub use stream::StreamDecoder;

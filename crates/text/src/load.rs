@@ -46,6 +46,9 @@ impl Tokenizer {
 pub const FILES: &[&str] =
     &["tokenizer.json", "source.spm", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"];
 
+/// What is said of a directory that holds none of them.
+pub const NO_TOKENIZER: &str = "no tokenizer in this directory";
+
 /// The file of a directory that says most.
 fn choose(dir: &Path) -> Result<PathBuf> {
     let has = |name: &str| dir.join(name).is_file();
@@ -59,7 +62,7 @@ fn choose(dir: &Path) -> Result<PathBuf> {
     models.into_iter().next().ok_or_else(|| {
         let hint = "one of tokenizer.json, vocab.json with merges.txt, vocab.txt, a SentencePiece .model, or Marian's \
                     source.spm, target.spm and vocab.json is needed";
-        Error::new(dir.display().to_string(), "no tokenizer in this directory", hint)
+        Error::new(dir.display().to_string(), NO_TOKENIZER, hint)
     })
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         examples: args.examples,
         length: args.length,
         prefix: args.prefix.clone(),
-        writing: Writing { chain: args.chain.options(), beam: args.beam.options()? },
+        writing: Writing { chain: args.chain.options(), beam: args.beam.options(None) },
         compare: args.compare.clone(),
         threads: args.threads,
     };

@@ -101,6 +101,12 @@ pub(crate) struct BeamArgs {
     /// β of the coverage penalty: every source token wants to be looked at
     #[arg(long, value_name = "B", allow_hyphen_values = true)]
     coverage: Option<f64>,
+}
+
+/// How every answer begins.
+#[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = "Beam search")]
+pub(crate) struct PrefixArgs {
     /// Begin every answer with this text
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
@@ -109,10 +115,21 @@ pub(crate) struct BeamArgs {
     prefix_ids: Option<String>,
 }
 
+impl PrefixArgs {
+    /// The same in the library's words.
+    pub(crate) fn prefix(&self) -> Result<Option<TargetPrefix>, Fail> {
+        Ok(match (&self.prefix, &self.prefix_ids) {
+            (Some(text), _) => Some(TargetPrefix::Text(text.clone())),
+            (None, Some(list)) => Some(TargetPrefix::Ids(ids(list)?)),
+            (None, None) => None,
+        })
+    }
+}
+
 impl BeamArgs {
     /// The same as the library's options.
-    pub(crate) fn options(&self) -> Result<BeamOptions, Fail> {
-        Ok(BeamOptions {
+    pub(crate) fn options(&self, prefix: Option<TargetPrefix>) -> BeamOptions {
+        BeamOptions {
             width: self.beam,
             length_penalty: self.length_penalty,
             wu: self.wu,
@@ -122,12 +139,8 @@ impl BeamArgs {
             diverse: self.diverse,
             diversity: self.diversity,
             coverage: self.coverage,
-            prefix: match (&self.prefix, &self.prefix_ids) {
-                (Some(text), _) => Some(TargetPrefix::Text(text.clone())),
-                (None, Some(list)) => Some(TargetPrefix::Ids(ids(list)?)),
-                (None, None) => None,
-            },
-        })
+            prefix,
+        }
     }
 }
 

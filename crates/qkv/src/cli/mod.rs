@@ -116,3 +116,15 @@ impl Cli {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    /// No flag stands for two things, none names a flag that is not there.
+    #[test]
+    fn flags_do_not_clash() {
+        Cli::command().debug_assert();
+    }
+}

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     input::instead(&texts, "--ids", !args.ids.is_empty())?;
     input::instead(&texts, "--file", args.file.is_some())?;
     let model = input::open(&path)?;
-    let chosen = translation(&model, &args.chain.options(), &args.beam.options()?)?;
+    let chosen = translation(&model, &args.chain.options(), &args.beam.options(args.prefix.prefix()?))?;
     let generation = Generation { max_tokens: args.max_tokens, traced: args.trace.is_some(), ..chosen };
     let sources = args.sources(&generation, &texts)?;
     if args.trace.is_some() && sources.iter().filter(|s| !s.is_empty()).count() != 1 {

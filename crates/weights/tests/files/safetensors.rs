@@ -152,11 +152,11 @@ fn every_bad_index_is_refused() {
     let map = |pairs: &str| format!("{{\"weight_map\":{{{pairs}}}}}");
     for (index, what) in [
         (map("\"a\":\"../../x\""), "names the shard `../../x`, which is not a plain file name"),
-        (map("\"a\":\"/etc/passwd\""), "no plain file name"),
-        (map("\"a\":\"..\""), "no plain file name"),
-        (map("\"a\":\"\""), "no plain file name"),
-        (map("\"a\":\"c:\\\\x\""), "no plain file name"),
-        (map("\"a\":\"x\\u0000\""), "no plain file name"),
+        (map("\"a\":\"/etc/passwd\""), "not a plain file name"),
+        (map("\"a\":\"..\""), "not a plain file name"),
+        (map("\"a\":\"\""), "not a plain file name"),
+        (map("\"a\":\"c:\\\\x\""), "not a plain file name"),
+        (map("\"a\":\"x\\u0000\""), "not a plain file name"),
         (map("\"a\":\"model-00003-of-00003.safetensors\""), "`model-00003-of-00003.safetensors`, which is not there"),
         (map("\"a\":\"model.safetensors.index.json\""), "which is itself an index"),
         (map(&format!("\"a\":\"{first}\",\"z\":\"{first}\",\"y\":\"{first}\"")), "2 tensors are not in"),

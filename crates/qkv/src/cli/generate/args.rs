@@ -1,7 +1,7 @@
 //! The flags of `qkv generate`, and what they come to.
 
 use crate::cli::fail::Fail;
-use crate::cli::flags::{BeamArgs, ChainArgs, refuse_drawn_beam};
+use crate::cli::flags::{BeamArgs, ChainArgs, PrefixArgs, refuse_drawn_beam};
 use crate::cli::input;
 use qkv_decode::Pick;
 use qkv_decode::search::Contrastive;
@@ -61,6 +61,8 @@ pub(crate) struct Args {
     pub(super) chain: ChainArgs,
     #[command(flatten)]
     pub(super) beam: BeamArgs,
+    #[command(flatten)]
+    pub(super) prefix: PrefixArgs,
 }
 
 impl Args {
@@ -73,7 +75,7 @@ impl Args {
             return Err(Fail::usage(what, "leave out --beam and --n, or --contrastive"));
         }
         let searched = self.contrastive.is_none() && (asked || !drawn && self.n == 1);
-        let beam = if searched { self.beam.options()?.search(model, 1)? } else { None };
+        let beam = if searched { self.beam.options(self.prefix.prefix()?).search(model, 1)? } else { None };
         refuse_drawn_beam(&chain, beam.is_some())?;
         let search = match (self.contrastive, beam) {
             (Some(k), _) => Search::Contrastive(Contrastive { k, alpha: self.alpha }),

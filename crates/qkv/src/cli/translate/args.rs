@@ -1,7 +1,7 @@
 //! The flags of `qkv translate`, and the sources they name.
 
 use crate::cli::fail::Fail;
-use crate::cli::flags::{BeamArgs, ChainArgs};
+use crate::cli::flags::{BeamArgs, ChainArgs, PrefixArgs};
 use crate::cli::input;
 use qkv_tasks::chain::ids;
 use qkv_tasks::generate::Generation;
@@ -46,6 +46,8 @@ pub(crate) struct Args {
     pub(super) chain: ChainArgs,
     #[command(flatten)]
     pub(super) beam: BeamArgs,
+    #[command(flatten)]
+    pub(super) prefix: PrefixArgs,
 }
 
 impl Args {
