@@ -117,5 +117,5 @@ fn a_batch_keeps_its_order() {
 fn ids_that_do_not_exist_are_refused() {
     let error = BYTES.decode(&[999_999], true).unwrap_err();
     assert!(error.what.starts_with("id 999999 is not in the vocabulary"));
-    assert!(StreamDecoder::new(&BYTES, true).push(999_999).is_err());
+    assert!(StreamDecoder::new(&*BYTES, true).push(999_999).is_err());
 }

@@ -21,8 +21,8 @@ use super::{Chosen, Next, SearchTrace, Sequence, View, logprob};
 use crate::engine::Request;
 use crate::stop::End;
 use crate::text::RowText;
-use crate::trace::{Stage, TokenTrace, Trace};
-use crate::{PickState, Picked, Row};
+use crate::trace::{TokenTrace, Trace};
+use crate::{PickState, Row};
 use qkv_base::{Key, Result};
 
 /// Continuations that are drawn side by side.
@@ -58,10 +58,10 @@ impl Sampling {
         let (mut from, mut tokens) = (Vec::with_capacity(of_row.len()), Vec::with_capacity(of_row.len()));
         for (i, number) in of_row.into_iter().enumerate() {
             let (at, draft) = (if shared { 0 } else { i }, &mut self.drafts[number]);
-            let traced = self.trace.as_ref().and(request.trace);
-            let (new, stages) = draft.step(view.logits(at), request, number, &mut self.row, traced)?;
-            if let (Some(trace), Some((stages, picked))) = (&mut self.trace, stages) {
-                trace.tokens.push(TokenTrace { stages, picked, text: None });
+            let top = self.trace.as_ref().and(request.trace);
+            let (new, traced) = draft.step(view.logits(at), request, number, &mut self.row, top)?;
+            if let (Some(trace), Some(token)) = (&mut self.trace, traced) {
+                trace.tokens.push(token);
             }
             if draft.open && draft.sequence.ids.len() < request.max_tokens {
                 from.push(at);
@@ -105,7 +105,7 @@ impl Draft {
         number: usize,
         row: &mut Row,
         top: Option<usize>,
-    ) -> Result<(Chosen, Option<(Vec<Stage>, Picked)>)> {
+    ) -> Result<(Chosen, Option<TokenTrace>)> {
         row.fill(logits)?;
         let step = self.sequence.ids.len() as u64;
         let key = Key::new(request.seed, step, request.number).child(number as u64);
@@ -130,7 +130,8 @@ impl Draft {
             _ => End::Length,
         };
         self.open = !is_end && !stopped;
-        Ok((Chosen { number, id, logprob, text, is_end }, stages.map(|s| (s, picked))))
+        let trace = stages.map(|stages| TokenTrace { stages, picked, text: None });
+        Ok((Chosen { number, id, logprob, text, is_end }, trace))
     }
 }
 
