@@ -142,11 +142,11 @@ fn a_reader_learns_to_classify_to_tag_and_to_answer_from_files() {
     let (code, _, err) = finetune(dir, "base", "classify", "mine.csv", "no5", &["--lora", "0"]);
     assert!(code == 2 && err.contains("rank 0 learns nothing"), "{err}");
     let (code, _, err) = finetune(dir, "base", "generate", "builtin:stories", "no6", &[]);
-    assert!(code == 2 && err.contains("the network reads text; this task wants one that writes"), "{err}");
+    assert!(code == 2 && err.contains("this task wants a decoder, which continues a text"), "{err}");
     let (code, _, err) = finetune(dir, "nowhere", "classify", "mine.csv", "no7", &[]);
     assert!(code == 2 && err.contains("there is no such model"), "{err}");
     let (code, _, err) = finetune(dir, "base", "translate", "builtin:copy", "no", &[]);
-    assert!(code == 2 && err.contains("this task wants one that reads and writes"), "{err}");
+    assert!(code == 2 && err.contains("this task wants an encoder with a decoder"), "{err}");
     let (code, _, err) = finetune(dir, "base", "tag", "mine.csv", "no2", &[]);
     assert!(code == 2 && err.contains("hint: "), "{err}");
 }
