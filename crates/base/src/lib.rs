@@ -4,10 +4,12 @@
 mod error;
 pub mod format;
 mod names;
+mod plain_text;
 pub mod random;
 mod task;
 
 pub use error::{Error, Kind, Result};
 pub use names::nearest;
+pub use plain_text::{BOM, escape_html, without_bom};
 pub use random::Key;
 pub use task::Task;

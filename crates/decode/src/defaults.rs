@@ -102,7 +102,7 @@ impl Defaults {
             Ok(bytes) => {
                 let wrong =
                     |what: String| Error::new(&place, what, "mend or remove the file; the model runs without it");
-                let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+                let text = qkv_base::without_bom(&bytes);
                 let value: Value = serde_json::from_slice(text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
                 let Value::Object(map) = value else { return Err(wrong("is not a JSON object".into())) };
                 map

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Result, escape_html};
 use serde::{Deserialize, Serialize};
 
 use crate::pick::Picked;
@@ -170,7 +170,8 @@ impl Trace {
 
     /// As one HTML file that needs nothing else.
     pub fn html(&self) -> String {
-        let mut out = format!("{HEAD}<h1>What the chain did</h1>\n<p class=\"chain\">{}</p>\n", escape(&self.chain));
+        let mut out =
+            format!("{HEAD}<h1>What the chain did</h1>\n<p class=\"chain\">{}</p>\n", escape_html(&self.chain));
         for (i, token) in self.tokens.iter().enumerate() {
             let open = if i == 0 { " open" } else { "" };
             let probability = token.picked.probability;
@@ -178,7 +179,7 @@ impl Trace {
                 out,
                 "<details{open}><summary>{} <code>{}</code> <small>p {probability:.4}</small></summary>\n<div class=\"stages\">",
                 i + 1,
-                escape(&said(token)),
+                escape_html(&said(token)),
             );
             for stage in &token.stages {
                 stage_html(&mut out, stage, token.picked.id);
@@ -242,7 +243,7 @@ fn stage_html(out: &mut String, stage: &Stage, picked: u32) {
     let _ = writeln!(
         out,
         "<section><h2>{}</h2><p>{} left, {} taken out with {:.4} of the mass, entropy {:.4}</p><table>",
-        escape(&stage.step),
+        escape_html(&stage.step),
         stage.left,
         stage.removed,
         stage.mass_removed,
@@ -253,28 +254,13 @@ fn stage_html(out: &mut String, stage: &Stage, picked: u32) {
         let _ = writeln!(
             out,
             "<tr{class}><td><code>{}</code></td><td>{:.3}</td><td>{:.4}</td><td class=\"bar\"><i style=\"width:{:.1}%\"></i></td></tr>",
-            escape(&named(candidate.text.as_deref(), candidate.id)),
+            escape_html(&named(candidate.text.as_deref(), candidate.id)),
             candidate.logit,
             candidate.probability,
             100.0 * candidate.probability
         );
     }
     *out += "</table></section>\n";
-}
-
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 /// Style and nothing else: no script, no font, no address.

@@ -4,7 +4,8 @@
 
 use std::fmt::Write;
 
-use crate::{live::human_number, report::escape};
+use crate::live::human_number;
+use qkv_base::escape_html;
 
 /// A named curve.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,7 +62,7 @@ impl Chart {
         let all = || self.series.iter().flat_map(|s| s.points.iter().copied());
         let lost = all().filter(|(x, y)| !x.is_finite() || !drawable(*y)).count();
         let kept: Vec<(f64, f64)> = all().filter(|(x, y)| x.is_finite() && drawable(*y)).collect();
-        let mut out = format!("<figure><h3>{}</h3>", escape(&self.title));
+        let mut out = format!("<figure><h3>{}</h3>", escape_html(&self.title));
         if kept.is_empty() {
             out.push_str("<p class=\"note\">Nothing to draw.</p>");
         } else {
@@ -72,7 +73,7 @@ impl Chart {
         if self.series.len() > 1 {
             out.push_str("<figcaption>");
             for (i, series) in self.series.iter().enumerate() {
-                let _ = write!(out, "<span class=\"key c{}\">{}</span>", i % COLOURS, escape(&series.name));
+                let _ = write!(out, "<span class=\"key c{}\">{}</span>", i % COLOURS, escape_html(&series.name));
             }
             out.push_str("</figcaption>");
         }
@@ -94,8 +95,11 @@ impl Chart {
     }
 
     fn draw(&self, out: &mut String, x: &Axis, y: &Axis, drawable: impl Fn(f64) -> bool) {
-        let _ =
-            write!(out, "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", escape(&self.title));
+        let _ = write!(
+            out,
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+            escape_html(&self.title)
+        );
         let (left, right, floor) = (MARGIN[0], WIDTH - MARGIN[2], HEIGHT - MARGIN[3]);
         for tick in y.ticks(6) {
             let at = y.place(tick);
@@ -146,7 +150,7 @@ impl Chart {
                     i % COLOURS,
                     x.place(*px),
                     y.place(*py),
-                    escape(&series.name),
+                    escape_html(&series.name),
                     human_number(*px),
                     human_number(*py)
                 );

@@ -1,6 +1,7 @@
 //! A run as one page: its curves, its scores, what it says beside what it should say, and the recipe. One file with
 //! nothing to load, readable on a phone, light or dark as the reader likes.
 
+use qkv_base::escape_html;
 use std::fmt::Write;
 
 use crate::chart::{COLOURS, Chart};
@@ -54,7 +55,7 @@ impl Report {
     /// assert!(page.starts_with("<!doctype html>") && page.contains("<h1>a &lt; b</h1>"));
     /// ```
     pub fn html(&self) -> String {
-        let title = escape(&self.title);
+        let title = escape_html(&self.title);
         let mut out = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\n<style>{}{}</style></head>\n<body><main>\n<header><h1>{title}</h1>",
@@ -62,7 +63,7 @@ impl Report {
             series_colours()
         );
         if !self.summary.is_empty() {
-            let _ = write!(out, "<p>{}</p>", escape(&self.summary));
+            let _ = write!(out, "<p>{}</p>", escape_html(&self.summary));
         }
         out.push_str("</header>\n");
         self.facts(&mut out);
@@ -70,7 +71,7 @@ impl Report {
         section(&mut out, "Scores", &self.tables, Table::html);
         section(&mut out, "Samples", &self.samples, Sample::html);
         if !self.recipe.is_empty() {
-            let _ = writeln!(out, "<section><h2>Recipe</h2><pre>{}</pre></section>", escape(&self.recipe));
+            let _ = writeln!(out, "<section><h2>Recipe</h2><pre>{}</pre></section>", escape_html(&self.recipe));
         }
         let _ = write!(out, "<footer>qkv {}</footer>\n</main></body></html>\n", env!("CARGO_PKG_VERSION"));
         out
@@ -82,7 +83,7 @@ impl Report {
         }
         out.push_str("<dl class=\"facts\">");
         for (name, value) in &self.facts {
-            let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
+            let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape_html(name), escape_html(value));
         }
         out.push_str("</dl>\n");
     }
@@ -100,7 +101,7 @@ impl Table {
         let cell = |tag: &str, text: &str| {
             let number =
                 text.trim_end_matches([' ', '%']).split_whitespace().next().is_some_and(|t| t.parse::<f64>().is_ok());
-            format!("<{tag}{}>{}</{tag}>", if number { " class=\"n\"" } else { "" }, escape(text))
+            format!("<{tag}{}>{}</{tag}>", if number { " class=\"n\"" } else { "" }, escape_html(text))
         };
         let row = |tag: &str, cells: &[String]| {
             format!("<tr>{}</tr>", cells.iter().map(|text| cell(tag, text)).collect::<String>())
@@ -108,7 +109,7 @@ impl Table {
         let rows: String = self.rows.iter().map(|cells| row("td", cells)).collect();
         let head =
             if self.head.is_empty() { String::new() } else { format!("<thead>{}</thead>", row("th", &self.head)) };
-        let title = escape(&self.title);
+        let title = escape_html(&self.title);
         format!("<h3>{title}</h3><div class=\"scroll\"><table>{head}<tbody>{rows}</tbody></table></div>")
     }
 }
@@ -116,7 +117,7 @@ impl Table {
 impl Sample {
     fn html(&self) -> String {
         let line = |name: &str, text: &str| {
-            let text = if text.is_empty() { "<i>(empty)</i>".to_string() } else { escape(text) };
+            let text = if text.is_empty() { "<i>(empty)</i>".to_string() } else { escape_html(text) };
             // Scripts written from the right stand as they should: each line finds its own direction.
             format!("<div><dt>{name}</dt><dd dir=\"auto\">{text}</dd></div>")
         };
@@ -128,24 +129,6 @@ impl Sample {
         let got = line("got", &self.got);
         format!("<dl class=\"sample{class}\">{}{expected}{got}</dl>", line("source", &self.source))
     }
-}
-
-/// Text that HTML takes for text, in an attribute too. Control characters, which HTML forbids, are shown as a box.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// One rule per curve: its line, its points and its key in the legend.

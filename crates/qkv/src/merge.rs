@@ -9,7 +9,7 @@ use qkv_model::{Pretrained, Transformer, pretrained};
 use qkv_nn::Cx;
 use qkv_nn::device;
 use qkv_tasks::locate::model_of;
-use qkv_train::{adapter, step};
+use qkv_train::{Trainable, adapter};
 use qkv_weights::Dtype;
 use std::path::{Path, PathBuf};
 
@@ -104,7 +104,7 @@ fn ask(model: &Transformer) -> Result<Vec<f32>> {
             batch.pixels = key.normals(rows * channels * image * image);
         }
     }
-    let scores = step::logits(model, &batch, &mut Cx::eval())?;
+    let scores = model.forward(&batch, &mut Cx::eval())?;
     Ok(scores.into_data().try_to_vec::<f32>().unwrap_or_default())
 }
 

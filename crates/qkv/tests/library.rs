@@ -1,7 +1,6 @@
 //! The front door, as a program uses it: networks of a few thousand numbers, a few steps, no binary.
 
-use qkv::{Evaluate, Event, Model, Recipe, Result, Run, Task, Translate, evaluate};
-use qkv_tasks::Writing;
+use qkv::{Evaluate, Event, Model, Recipe, Result, Run, Task, Translate, Writing, evaluate};
 use std::path::Path;
 use tempfile::TempDir;
 

@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
         return Err(Error::new(&place, what, "is this a file of weights?"));
     }
     let mut bytes = std::fs::read(path).map_err(fail)?;
-    if bytes.starts_with(b"\xef\xbb\xbf") {
+    if bytes.starts_with(qkv_base::BOM) {
         bytes.drain(..3);
     }
     Ok(bytes)

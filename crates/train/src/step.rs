@@ -138,11 +138,6 @@ pub fn mean_loss<N: Trainable>(model: &N, batches: impl IntoIterator<Item = Resu
     Ok((sum / over, over as u64))
 }
 
-/// A row of scores for each target of the batch, `[N, V]`.
-pub fn logits<N: Trainable>(model: &N, batch: &Batch, cx: &mut Cx) -> Result<Tensor<2>> {
-    model.forward(batch, cx)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

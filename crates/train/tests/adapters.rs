@@ -5,8 +5,8 @@ use burn::tensor::Device;
 use qkv_data::Batch;
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::Cx;
+use qkv_train::Trainable;
 use qkv_train::adapter::{self, About};
-use qkv_train::step::logits;
 use qkv_weights::Checkpoint;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ fn scores(model: &Transformer) -> Vec<f32> {
         (batch.length, batch.lengths) = (5, vec![5; 2]);
         (batch.memory, batch.memory_length, batch.memory_lengths) = (ids, 7, vec![7; 2]);
     }
-    logits(model, &batch, &mut Cx::eval()).expect("scores").into_data().try_to_vec().expect("numbers")
+    model.forward(&batch, &mut Cx::eval()).expect("scores").into_data().try_to_vec().expect("numbers")
 }
 
 fn farthest(a: &[f32], b: &[f32]) -> f32 {

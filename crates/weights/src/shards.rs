@@ -26,7 +26,7 @@ struct Index {
 pub(crate) fn read(index: SourceFile, bytes: &[u8]) -> Result<(Vec<SourceFile>, Parsed)> {
     let place = index.path.display().to_string();
     let fail = |what: String, hint: &str| Error::new(&place, what, hint);
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = qkv_base::without_bom(bytes);
     let parsed: Index = serde_json::from_slice(text)
         .map_err(|error| fail(format!("is not an index of shards: {error}"), crate::cursor::DAMAGED))?;
     let map = parsed.weight_map;

@@ -28,7 +28,7 @@ impl Normalisation {
         let file = dir.join("preprocessor_config.json");
         let place = file.display().to_string();
         let config: Value = match std::fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes))
+            Ok(bytes) => serde_json::from_slice(qkv_base::without_bom(&bytes))
                 .map_err(|e| Error::new(&place, format!("is not JSON: {e}"), "is the file whole?"))?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::vit(channels)),
             Err(e) => return Err(Error::read(place, &e, "may it be read?")),

@@ -132,7 +132,7 @@ impl<R: BufRead> Records<R> {
             self.ended = true;
             return Ok(None);
         }
-        if offset == 0 && bytes.starts_with(b"\xef\xbb\xbf") {
+        if offset == 0 && bytes.starts_with(qkv_base::BOM) {
             bytes.drain(..3);
             offset = 3;
         }

@@ -83,14 +83,12 @@ impl Corpus for Squad {
 pub(crate) fn open(reader: &Reader, path: &Path) -> Result<Opened> {
     let file = path.display().to_string();
     let bytes = source::whole(path, LARGEST)?;
-    let parsed: File =
-        serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes)).map_err(|error| {
-            let what = error.to_string();
-            let what = what.split(" at line").next().unwrap_or_default();
-            let hint =
-                r#"SQuAD is {"data": [{"paragraphs": [{"context": …, "qas": [{"question": …, "answers": […]}]}]}]}"#;
-            Error::new(format!("{file}:{}, column {}", error.line(), error.column()), format!("no SQuAD: {what}"), hint)
-        })?;
+    let parsed: File = serde_json::from_slice(qkv_base::without_bom(&bytes)).map_err(|error| {
+        let what = error.to_string();
+        let what = what.split(" at line").next().unwrap_or_default();
+        let hint = r#"SQuAD is {"data": [{"paragraphs": [{"context": …, "qas": [{"question": …, "answers": […]}]}]}]}"#;
+        Error::new(format!("{file}:{}, column {}", error.line(), error.column()), format!("no SQuAD: {what}"), hint)
+    })?;
     let (mut rows, mut tally) = (Vec::new(), Tally::default());
     for article in parsed.data {
         for paragraph in article.paragraphs {

@@ -63,7 +63,7 @@ const LARGEST_DOCUMENT: u64 = 1 << 30;
 impl Files {
     fn document(path: &Path) -> Result<String> {
         let mut bytes = source::whole(path, LARGEST_DOCUMENT)?;
-        if bytes.starts_with(b"\xef\xbb\xbf") {
+        if bytes.starts_with(qkv_base::BOM) {
             bytes.drain(..3);
         }
         let record = Record { offset: 0, line: 1, bytes };

@@ -1,5 +1,6 @@
 //! The tree of a beam search: every continuation that was considered, what became of it, and what it grew from.
 
+use qkv_base::escape_html;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -125,7 +126,7 @@ impl Tree {
                 Fate::Pruned => "pruned",
             };
             let open = if class == "kept" { " open" } else { "" };
-            let _ = write!(out, "<details{open} class={class}><summary>{}</summary>", escape(&self.label(i)));
+            let _ = write!(out, "<details{open} class={class}><summary>{}</summary>", escape_html(&self.label(i)));
             todo.push(Do::Close);
             todo.extend(children[i].iter().rev().map(|c| Do::Open(*c)));
         }
@@ -136,10 +137,6 @@ impl Tree {
 
 fn siblings(all: &[usize], before: &str) -> Vec<(usize, String, bool)> {
     all.iter().enumerate().rev().map(|(n, i)| (*i, before.to_string(), n + 1 == all.len())).collect()
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 const PAGE: &str = "<!doctype html><html><head><meta charset=utf-8><title>Beam search</title><style>\

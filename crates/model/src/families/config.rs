@@ -39,7 +39,7 @@ impl Config {
     /// Parses the bytes of a file.
     pub fn parse(place: &str, bytes: &[u8]) -> Result<Self> {
         let fail = |what: String, hint: &str| Err(Error::new(place, what, hint));
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let bytes = qkv_base::without_bom(bytes);
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(e) => {

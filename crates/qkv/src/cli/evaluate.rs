@@ -4,8 +4,7 @@ use super::fail::Fail;
 use super::flags::{BeamArgs, ChainArgs};
 use super::input::{columns, model_or_newest};
 use super::terminal::say;
-use qkv::{Evaluate, Evaluated, Judged, Metric, Scores, evaluate};
-use qkv_tasks::Writing;
+use qkv::{Evaluate, Evaluated, Judged, Metric, Scores, Writing, evaluate};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]

@@ -2,10 +2,7 @@
 
 use super::fail::Fail;
 use super::input::{columns, model_or_newest};
-use super::report::told;
-use super::show::Show;
-use super::signals::asked_to_stop;
-use super::terminal::say;
+use super::report::start;
 use clap::builder::PossibleValue;
 use qkv::{Recipe, Task};
 use std::path::PathBuf;
@@ -100,9 +97,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     recipe = args.set.iter().try_fold(recipe, |recipe, change| recipe.assign(change))?;
     recipe = args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir));
-    if args.print_recipe {
-        return say(recipe.text().trim_end());
-    }
-    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::default());
-    told(recipe.run_until(&stop, &mut show)?, show, args.json)
+    start(&recipe, args.print_recipe, args.json)
 }

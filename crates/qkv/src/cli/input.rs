@@ -89,7 +89,7 @@ pub(crate) fn lines(path: &Path) -> Result<Vec<String>, Fail> {
         std::fs::read(path)
     };
     let bytes = read.map_err(|e| Error::read(&place, &e, "check the path"))?;
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let bytes = qkv_base::without_bom(&bytes);
     let text = std::str::from_utf8(bytes).map_err(|e| {
         let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
         Fail::usage(format!("{place}, line {line}: byte {} is not UTF-8", e.valid_up_to()), "save the file as UTF-8")

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             let place = path.display();
             let bytes =
                 std::fs::read(path).map_err(|e| qkv_base::Error::read(place.to_string(), &e, "is the path right?"))?;
-            let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+            let bytes = qkv_base::without_bom(&bytes);
             serde_json::from_slice(bytes)
                 .map_err(|e| Fail::usage(format!("{place}: {e}"), "see `qkv logits --help`"))?
         }

@@ -2,12 +2,22 @@
 
 use super::fail::Fail;
 use super::show::Show;
+use super::signals::asked_to_stop;
 use super::terminal::say;
-use qkv::{Ended, Judged, Outcome, Run, Task};
+use qkv::{Ended, Judged, Outcome, Recipe, Run, Task};
 use qkv_metric::human_duration;
 use qkv_tasks::sheet::{self, Given};
 use std::path::Path;
 use std::time::Duration;
+
+/// Runs a new recipe and tells what it came to, or prints it.
+pub(crate) fn start(recipe: &Recipe, print: bool, json: bool) -> Result<(), Fail> {
+    if print {
+        return say(recipe.text().trim_end());
+    }
+    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::default());
+    told(recipe.run_until(&stop, &mut show)?, show, json)
+}
 
 /// Tells what a run came to; a goal that was missed is a failure.
 pub(crate) fn told(run: Run, mut show: Show, json: bool) -> Result<(), Fail> {

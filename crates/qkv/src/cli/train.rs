@@ -2,7 +2,7 @@
 
 use super::fail::Fail;
 use super::input::columns;
-use super::report::told;
+use super::report::{start, told};
 use super::show::Show;
 use super::signals::asked_to_stop;
 use super::terminal::say;
@@ -88,16 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return told(recipe.resume_in(&dir, args.force, &stop, &mut show)?, show, args.json);
     }
     let recipe = args.changed(Recipe::named(args.recipe.as_deref().unwrap_or("translate"))?)?;
-    start(args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.print_recipe, args.json)
-}
-
-/// Runs a new recipe, or prints it.
-fn start(recipe: Recipe, print: bool, json: bool) -> Result<(), Fail> {
-    if print {
-        return say(recipe.text().trim_end());
-    }
-    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::default());
-    told(recipe.run_until(&stop, &mut show)?, show, json)
+    start(&args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.print_recipe, args.json)
 }
 
 impl Args {
