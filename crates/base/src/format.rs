@@ -23,3 +23,36 @@ pub fn significant(x: f64, digits: usize) -> String {
     let decimals = (digits as i32 - 1 - power).max(0) as usize;
     format!("{x:.decimals$}")
 }
+
+/// A number in the largest unit that leaves at least 1, after rounding to the tenth that is shown.
+///
+/// ```
+/// use qkv_base::format::scaled;
+/// assert_eq!([97.0, 999_949.0, 999_950.0].map(|n| scaled(n, 1000.0, &["", " k", " M"])), ["97", "999.9 k", "1.0 M"]);
+/// ```
+pub fn scaled(mut n: f64, base: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while (n.abs() * 10.0).round() / 10.0 >= base && unit + 1 < units.len() {
+        n /= base;
+        unit += 1;
+    }
+    format!("{n:.*}{}", usize::from(unit > 0), units.get(unit).unwrap_or(&""))
+}
+
+/// Thousands apart: `1234567` → `1,234,567`.
+///
+/// ```
+/// use qkv_base::format::grouped;
+/// assert_eq!([0u64, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+/// ```
+pub fn grouped(n: impl TryInto<u64>) -> String {
+    let digits = n.try_into().unwrap_or(u64::MAX).to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

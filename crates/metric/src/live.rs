@@ -5,6 +5,7 @@
 //! - [`Eta`] takes durations of steps from a clock that never jumps and trusts their median, so that a suspended process
 //!   or one slow save does not move it.
 
+use qkv_base::format::scaled;
 use std::{collections::VecDeque, time::Duration};
 
 /// The curve through `points` as `height` lines of at most `width` characters, labels included. Points that are not
@@ -210,16 +211,6 @@ pub fn human_count(n: f64) -> String {
 /// ```
 pub fn human_bytes(bytes: u64) -> String {
     scaled(bytes as f64, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
-}
-
-/// The largest unit that leaves at least 1, after rounding to the tenth that is shown.
-fn scaled(mut n: f64, base: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while (n.abs() * 10.0).round() / 10.0 >= base && unit + 1 < units.len() {
-        n /= base;
-        unit += 1;
-    }
-    format!("{n:.*}{}", usize::from(unit > 0), units[unit])
 }
 
 /// Two units at most: `340 ms`, `12.3 s`, `2 min 05 s`, `1 h 02 min`, `3 d 04 h`.

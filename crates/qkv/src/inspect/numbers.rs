@@ -1,53 +1,26 @@
-//! Numbers for people: thousands apart, and a unit that leaves one to three digits before the point.
+//! Sizes for people, in powers of a thousand.
 
-/// `1234567` → `1,234,567`
-pub fn grouped(n: impl TryInto<u64>) -> String {
-    let digits = n.try_into().unwrap_or(u64::MAX).to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+pub use qkv_base::format::grouped;
+use qkv_base::format::scaled;
 
 /// A count: `124.4 M`, `175.2 B`
 pub fn short(n: u64) -> String {
-    scaled(n as f64, ["", "k", "M", "B", "T"])
+    scaled(n as f64, 1000.0, &["", " k", " M", " B", " T"])
 }
 
-/// Bytes in powers of a thousand: `497.8 MB`
+/// Bytes: `497.8 MB`
 pub fn bytes(n: u64) -> String {
-    scaled(n as f64, ["B", "kB", "MB", "GB", "TB"])
+    scaled(n as f64, 1000.0, &[" B", " kB", " MB", " GB", " TB"])
 }
 
 /// Floating-point operations: `349.8 GFLOP`
 pub fn flops(n: f64) -> String {
-    scaled(n, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"])
-}
-
-fn scaled(mut n: f64, units: [&str; 5]) -> String {
-    let mut unit = 0;
-    // What would be printed as 1000.0 takes the next unit.
-    while n >= 999.95 && unit < 4 {
-        n /= 1000.0;
-        unit += 1;
-    }
-    let digits = if unit == 0 { 0 } else { 1 };
-    format!("{n:.digits$} {}", units[unit]).trim_end().to_string()
+    scaled(n, 1000.0, &[" FLOP", " kFLOP", " MFLOP", " GFLOP", " TFLOP"])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thousands_stand_apart() {
-        let said = [0, 7, 999, 1000, 123_456, 1_234_567].map(|n: u64| grouped(n));
-        assert_eq!(said, ["0", "7", "999", "1,000", "123,456", "1,234,567"]);
-    }
 
     #[test]
     fn a_unit_leaves_at_most_three_digits() {
