@@ -167,3 +167,18 @@ fn what_is_refused_leaves_nothing_behind() {
     let left: Vec<_> = std::fs::read_dir(dir.path().join("mine")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["thesis.txt"]);
 }
+
+/// What only prints trains nothing, also where a run would go on.
+#[test]
+fn issue_21_4_a_recipe_that_is_printed_is_not_run() {
+    let dir = place();
+    let dir = dir.path();
+    let (code, _, err) = qkv(dir, &["train", "tiny.toml", "--out", "r"]);
+    assert_eq!(code, 0, "{err}");
+    let journal = || std::fs::read(dir.join("r/metrics.jsonl")).unwrap();
+    let before = journal();
+    let more = ["--set", "train.steps=60", "--force"];
+    let (code, out, err) = qkv(dir, &[&["train", "--resume", "--out", "r", "--print-recipe"], &more[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("steps = 60") && journal() == before, "{out}");
+}

@@ -255,3 +255,21 @@ pub fn vocabulary(m: &Metadata) -> Result<GgufVocab> {
         chat_template: text("tokenizer.chat_template"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qkv_weights::Array;
+
+    /// Some writers mean "none" by the largest number there is.
+    #[test]
+    fn issue_21_16_a_padding_of_all_ones_is_none() {
+        let mut metadata = Metadata::default();
+        metadata.set("tokenizer.ggml.model", Value::String("llama".into()));
+        metadata.set("tokenizer.ggml.tokens", Value::Array(Array::String(vec!["a".into(), "b".into()])));
+        metadata.set("tokenizer.ggml.padding_token_id", Value::U32(u32::MAX));
+        metadata.set("tokenizer.ggml.bos_token_id", Value::U32(1));
+        let vocab = vocabulary(&metadata).unwrap();
+        assert_eq!((vocab.pad, vocab.bos), (None, Some(1)));
+    }
+}

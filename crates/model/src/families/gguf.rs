@@ -167,7 +167,9 @@ pub fn config_of(metadata: &Metadata, tied: bool) -> Result<(Config, &'static Sh
     config.set("vocab_size", vocabulary);
     (dialect.read)(&keys, &mut config)?;
     for (theirs, ours) in TOKENS {
-        if let Some(id) = metadata.get(&format!("tokenizer.ggml.{theirs}")).and_then(Value::as_i64) {
+        // Some writers mean "none" by the largest number there is.
+        let id = metadata.get(&format!("tokenizer.ggml.{theirs}")).and_then(Value::as_i64);
+        if let Some(id) = id.filter(|id| *id != i64::from(u32::MAX)) {
             config.set(ours, id);
         }
     }
