@@ -36,7 +36,7 @@ pub mod tokenize;
 mod write;
 
 pub use batch::{Batch, Loader};
-pub use check::{Against, Bucket, Finding, Level, Report, check};
+pub use check::{Against, Bucket, DataReport, Finding, Severity, check};
 pub use corpus::{Corpus, Examples, Subset};
 pub use example::{Example, Field, fields, takes};
 pub use objective::{Objective, Sample};

@@ -2,8 +2,8 @@
 
 use qkv_data::batch::{Keep, Loader, Policy, Rows, Side, Turn};
 use qkv_data::objective::{
-    Answer, Borders, Denoise, Frame, Labels, Masked, NextToken, Noise, Pictures, Prefix, Seq2Seq, SpanCorruption,
-    Split, Tag, Translate,
+    Answer, Borders, Denoise, Frame, Labels, Masked, NextToken, Noise, Pictures, Prefix, PrefixSplit, Seq2Seq,
+    SpanCorruption, Tag, Translate,
 };
 use qkv_data::tokenize::Words;
 use qkv_data::{Batch, Corpus, Example, Key, Objective};
@@ -54,7 +54,7 @@ fn everything() -> Vec<(&'static str, Arc<dyn Corpus>, Objective)> {
         ("masked", text(), Objective::Masked(Masked::bert(words.clone(), bert.clone(), 20).unwrap())),
         ("spans", text(), Objective::SpanCorruption(SpanCorruption::t5(words.clone(), t5.clone(), 20).unwrap())),
         ("denoise", text(), Objective::Denoise(denoise)),
-        ("prefix", text(), Objective::Prefix(Prefix::new(words.clone(), 20, Split::Random, true).unwrap())),
+        ("prefix", text(), Objective::Prefix(Prefix::new(words.clone(), 20, PrefixSplit::Random, true).unwrap())),
         ("translate", pairs(), Objective::Translate(Translate::new(words.clone(), t5, 20))),
         (
             "classify",

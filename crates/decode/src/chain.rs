@@ -12,7 +12,7 @@ use qkv_base::{Error, Result, nearest};
 use crate::pick::{PICKS, Pick, PickState, Picked};
 use crate::row::Row;
 use crate::trace::Stage;
-use crate::transform::{History, STEPS, Sheet, Step, Transform, Value};
+use crate::transform::{History, STEPS, Step, StepSheet, Transform, Value};
 
 /// Steps in their order, and the pick.
 ///
@@ -115,7 +115,7 @@ impl Chain {
 
     /// What all steps and picks do: the text behind `--help`.
     pub fn help() -> String {
-        STEPS.iter().chain(PICKS).map(Sheet::help).collect::<Vec<_>>().join("\n")
+        STEPS.iter().chain(PICKS).map(StepSheet::help).collect::<Vec<_>>().join("\n")
     }
 }
 

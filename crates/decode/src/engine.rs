@@ -9,12 +9,12 @@
 //! are read once.
 //!
 //! ```
-//! use qkv_decode::{Config, Engine, Request, StepEvent};
+//! use qkv_decode::{EngineConfig, Engine, Request, StepEvent};
 //! use qkv_model::{Transformer, presets};
 //!
 //! let spec = presets::find("tiny-decoder").unwrap().spec();
 //! let model = Transformer::new(&spec, 1, &burn::tensor::Device::flex()).unwrap();
-//! let mut engine = Engine::new(std::sync::Arc::new(model), Config::default());
+//! let mut engine = Engine::new(std::sync::Arc::new(model), EngineConfig::default());
 //! let first = engine.admit(Request { max_tokens: 3, ..Request::new(vec![5, 6, 7]) })?;
 //! let events = engine.step()?;
 //! assert!(matches!(&events[0], StepEvent::Token(new) if new.request == first));
@@ -44,7 +44,7 @@ const SERIAL: usize = 1 << 16;
 
 /// How much an engine takes on at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct EngineConfig {
     /// rows side by side, at most; a beam of four is four
     pub max_rows: usize,
     /// tokens that all rows together may come to hold
@@ -55,7 +55,7 @@ pub struct Config {
     pub min_shared_prefix: usize,
 }
 
-impl Default for Config {
+impl Default for EngineConfig {
     /// Everything at once: for a batch that is given whole. A server bounds rows, tokens and chunks.
     fn default() -> Self {
         Self { max_rows: usize::MAX, max_tokens: usize::MAX, prefill_chunk: usize::MAX, min_shared_prefix: 16 }
@@ -134,7 +134,7 @@ pub struct Stats {
 /// Requests on their way through a network.
 pub struct Engine {
     model: Arc<dyn Decoder>,
-    config: Config,
+    config: EngineConfig,
     detokenizer: Option<Arc<dyn Detokenizer>>,
     cache: RowCache,
     /// in the order of the rows, which stand next to each other
@@ -184,7 +184,7 @@ struct Part {
 
 impl Engine {
     /// An engine for a network.
-    pub fn new(model: Arc<dyn Decoder>, config: Config) -> Self {
+    pub fn new(model: Arc<dyn Decoder>, config: EngineConfig) -> Self {
         Self {
             model,
             config,

@@ -21,7 +21,7 @@ pub mod transform;
 pub use chain::Chain;
 pub use decoder::{Decoder, Observe, PassInput, PassOutput, batch};
 pub use defaults::Defaults;
-pub use engine::{Config, Engine, Finished, NewToken, Request, RequestId, Stats, StepEvent};
+pub use engine::{Engine, EngineConfig, Finished, NewToken, Request, RequestId, Stats, StepEvent};
 pub use pick::{Pick, PickState, Picked};
 pub use preset::Preset;
 pub use row::{Row, Scale};

@@ -13,7 +13,7 @@ use qkv_base::{Error, Key, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::row::Row;
-use crate::transform::{Parameter, Range, Sheet, Value};
+use crate::transform::{Range, StepParameter, StepSheet, Value};
 
 /// How a token is chosen from what the steps have left.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -46,17 +46,17 @@ pub struct Picked {
     pub probability: f64,
 }
 
-const TAU: Parameter = Parameter {
+const TAU: StepParameter = StepParameter {
     name: "tau",
     default: Some("5"),
     range: Range::From(0.0, f64::INFINITY),
     about: "the surprise to keep to, in bits",
 };
-const ETA: Parameter =
-    Parameter { name: "eta", default: Some("0.1"), range: Range::From(0.0, 1.0), about: "how fast it follows" };
+const ETA: StepParameter =
+    StepParameter { name: "eta", default: Some("0.1"), range: Range::From(0.0, 1.0), about: "how fast it follows" };
 
 /// The sheets of all picks.
-pub static PICKS: &[Sheet] = &[
+pub static PICKS: &[StepSheet] = &[
     sheet("greedy", &["argmax"], "say the most probable token", "greedy", &[]),
     sheet("random", &["sample", "dist"], "say any token, by its probability", "random", &[]),
     sheet("mirostat", &["mirostat1"], "random, keeping the surprise near tau by a top-k", "mirostat 5", &[TAU, ETA]),
@@ -74,9 +74,9 @@ const fn sheet(
     aliases: &'static [&'static str],
     about: &'static str,
     example: &'static str,
-    parameters: &'static [Parameter],
-) -> Sheet {
-    Sheet { name, aliases, about, off: "it ends the chain; random if none is given", example, parameters }
+    parameters: &'static [StepParameter],
+) -> StepSheet {
+    StepSheet { name, aliases, about, off: "it ends the chain; random if none is given", example, parameters }
 }
 
 impl Pick {
@@ -131,7 +131,7 @@ impl Pick {
     }
 
     /// The sheet and the values.
-    fn stated(&self) -> (&'static Sheet, Vec<Value>) {
+    fn stated(&self) -> (&'static StepSheet, Vec<Value>) {
         let (i, values) = match *self {
             Pick::Greedy => (0, vec![]),
             Pick::Random => (1, vec![]),
@@ -142,7 +142,7 @@ impl Pick {
     }
 
     /// Its sheet.
-    pub fn sheet(&self) -> &'static Sheet {
+    pub fn sheet(&self) -> &'static StepSheet {
         self.stated().0
     }
 }

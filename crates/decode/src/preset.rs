@@ -12,7 +12,7 @@ use qkv_base::{Error, Result, nearest};
 
 use crate::chain::{Chain, Part, split, unknown};
 use crate::pick::Pick;
-use crate::transform::{STEPS, Sheet, Step, Transform};
+use crate::transform::{STEPS, Step, StepSheet, Transform};
 
 /// A tool whose order and defaults to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Preset {
         }
     }
 
-    fn has_no(self, sheet: &Sheet, chain: &Chain) -> Error {
+    fn has_no(self, sheet: &StepSheet, chain: &Chain) -> Error {
         Error::new(
             format!("`{}`", sheet.flag()),
             format!("{} has no {} in its order", self.name(), sheet.name),
@@ -182,7 +182,7 @@ impl FromStr for Preset {
 
 /// A flag that is a step: its sheet and what was said of it.
 struct Flag<'a> {
-    sheet: &'static Sheet,
+    sheet: &'static StepSheet,
     words: Vec<&'a str>,
 }
 
@@ -211,7 +211,7 @@ fn sort_flags<'a>(flags: &[&'a str]) -> Result<(Vec<Flag<'a>>, Pick)> {
     let mut pick = None;
     for text in flags {
         let (name, words) = split(text);
-        let twice = |sheet: &Sheet| Error::new(format!("`{}`", sheet.flag()), "is given twice", "give it once");
+        let twice = |sheet: &StepSheet| Error::new(format!("`{}`", sheet.flag()), "is given twice", "give it once");
         if let Some(sheet) = STEPS.iter().find(|sheet| sheet.answers(name)) {
             if steps.iter().any(|flag| flag.sheet.name == sheet.name) {
                 return Err(twice(sheet));

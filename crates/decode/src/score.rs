@@ -158,7 +158,7 @@ fn rows(logits: Tensor<3>, ids: &[u32]) -> Result<Vec<TokenScore>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Engine, Request};
+    use crate::{Engine, EngineConfig, Request};
     use burn::tensor::Device;
     use qkv_model::{Transformer, presets};
     use std::sync::Arc;
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn the_score_of_what_was_said_is_what_saying_it_gave() {
         let (model, prompt) = (model("tiny-llama"), vec![5, 6, 7]);
-        let mut engine = Engine::new(Arc::new(model.clone()), Config::default());
+        let mut engine = Engine::new(Arc::new(model.clone()), EngineConfig::default());
         let request = Request { max_tokens: 9, seed: 1, ..Request::new(prompt.clone()) };
         let said = &engine.run(vec![request], &mut |_, _| true).unwrap()[0].sequences[0];
         let whole: Vec<u32> = prompt.iter().chain(&said.ids).copied().collect();

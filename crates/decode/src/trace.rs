@@ -59,12 +59,12 @@ pub struct Stage {
     /// the entropy of what is left, in nats
     pub entropy: f64,
     /// the best tokens, best first
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<TracedCandidate>,
 }
 
 /// A token in a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Candidate {
+pub struct TracedCandidate {
     /// its id
     pub id: u32,
     /// its text, where there is a tokenizer
@@ -99,14 +99,14 @@ impl Stage {
         ids.sort_by(|a, b| row.logit(*b).total_cmp(&row.logit(*a)).then(a.cmp(b)));
         let candidate = |id: u32| {
             let logit = row.logit(id);
-            Candidate { id, text: None, logit, probability: scale.probability(logit) }
+            TracedCandidate { id, text: None, logit, probability: scale.probability(logit) }
         };
         let candidates = ids.into_iter().map(candidate).collect();
         Self { step, left: row.alive().len(), removed: 0, mass_removed: 0.0, entropy: row.entropy(), candidates }
     }
 
     /// The candidate with this id, if it is listed.
-    pub fn candidate(&self, id: u32) -> Option<&Candidate> {
+    pub fn candidate(&self, id: u32) -> Option<&TracedCandidate> {
         self.candidates.iter().find(|candidate| candidate.id == id)
     }
 }

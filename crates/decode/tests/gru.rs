@@ -3,7 +3,9 @@
 
 use burn::tensor::{Device, Tensor};
 use qkv_base::Result;
-use qkv_decode::{Beam, Chain, Config, Contrastive, Decoder, Engine, PassInput, PassOutput, Request, Search, Sequence};
+use qkv_decode::{
+    Beam, Chain, Contrastive, Decoder, Engine, EngineConfig, PassInput, PassOutput, Request, Search, Sequence,
+};
 use qkv_kernels::Ids;
 use qkv_nn::{Build, Cx, Embedding, Gru, Init, Linear, RowCache};
 use std::sync::Arc;
@@ -57,7 +59,7 @@ impl Decoder for GruLm {
     }
 }
 
-fn run(requests: Vec<Request>, config: Config) -> Vec<Vec<Sequence>> {
+fn run(requests: Vec<Request>, config: EngineConfig) -> Vec<Vec<Sequence>> {
     let mut engine = Engine::new(Arc::new(GruLm::new(1)), config);
     engine.run(requests, &mut |_, _| true).unwrap().into_iter().map(|one| one.sequences).collect()
 }
@@ -80,7 +82,7 @@ fn greedy_is_the_network_run_by_hand() {
     let model = GruLm::new(1);
     for (request, found) in requests(Search::Sample { n: 1 }, "greedy")
         .iter()
-        .zip(run(requests(Search::Sample { n: 1 }, "greedy"), Config::default()))
+        .zip(run(requests(Search::Sample { n: 1 }, "greedy"), EngineConfig::default()))
     {
         let mut ids = request.prompt.clone();
         while ids.len() < request.prompt.len() + 12 && ids.last() != Some(&2) {
@@ -100,12 +102,12 @@ fn every_search_runs_over_a_recurrent_state() {
         (Search::Beam(Beam { groups: 2, diversity: 0.5, ..Beam::new(4) }), ""),
         (Search::Contrastive(Contrastive { k: 4, alpha: 0.5 }), ""),
     ] {
-        let all = run(requests(search.clone(), chain), Config::default());
-        let chunked = Config { prefill_chunk: 2, max_rows: 5, min_shared_prefix: 1, ..Config::default() };
+        let all = run(requests(search.clone(), chain), EngineConfig::default());
+        let chunked = EngineConfig { prefill_chunk: 2, max_rows: 5, min_shared_prefix: 1, ..EngineConfig::default() };
         let late = run(requests(search.clone(), chain), chunked);
         for (i, request) in requests(search, chain).into_iter().enumerate() {
             let ids = |all: &[Sequence]| all.iter().map(|s| s.ids.clone()).collect::<Vec<_>>();
-            let alone = run(vec![request], Config::default());
+            let alone = run(vec![request], EngineConfig::default());
             assert_eq!((ids(&all[i]), ids(&late[i])), (ids(&alone[0]), ids(&alone[0])));
         }
     }
@@ -114,8 +116,8 @@ fn every_search_runs_over_a_recurrent_state() {
 /// A beam of one is greedy, here too.
 #[test]
 fn a_beam_of_one_is_greedy() {
-    let greedy = run(requests(Search::Sample { n: 1 }, "greedy"), Config::default());
-    let beam = run(requests(Search::Beam(Beam::new(1)), ""), Config::default());
+    let greedy = run(requests(Search::Sample { n: 1 }, "greedy"), EngineConfig::default());
+    let beam = run(requests(Search::Beam(Beam::new(1)), ""), EngineConfig::default());
     for (a, b) in greedy.iter().zip(&beam) {
         assert_eq!(a[0].ids, b[0].ids);
     }

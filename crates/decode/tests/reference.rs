@@ -1,7 +1,7 @@
 //! Greedy and beam sequences, with scores, of every generating reference checkpoint: what transformers found, we find.
 
 use burn::tensor::Device;
-use qkv_decode::{Beam, Config, EarlyStopping, Engine, LengthPenalty, Request, Search, Sequence};
+use qkv_decode::{Beam, EarlyStopping, Engine, EngineConfig, LengthPenalty, Request, Search, Sequence};
 use qkv_model::{Pretrained, spec::Shape};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl Reference {
             ..Request::new(if pair { self.start.clone() } else { prompt.clone() })
         };
         let requests = prompts.iter().enumerate().map(request).collect();
-        let mut engine = Engine::new(Arc::new(self.net.model.clone()), Config::default());
+        let mut engine = Engine::new(Arc::new(self.net.model.clone()), EngineConfig::default());
         engine.run(requests, &mut |_, _| true).unwrap().into_iter().map(|one| one.sequences).collect()
     }
 

@@ -4,8 +4,8 @@
 use burn::tensor::Device;
 use qkv_base::Key;
 use qkv_decode::{
-    Beam, Config, Contrastive, Decoder, Detokenizer, EarlyStopping, End, Engine, LengthPenalty, Request, RequestId,
-    Search, Sequence, StepEvent, TextStream,
+    Beam, Contrastive, Decoder, Detokenizer, EarlyStopping, End, Engine, EngineConfig, LengthPenalty, Request,
+    RequestId, Search, Sequence, StepEvent, TextStream,
 };
 use qkv_model::{Transformer, presets};
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ fn same(a: &[Sequence], b: &[Sequence], what: &str) {
 }
 
 fn alone(model: &Arc<dyn Decoder>, request: &Request) -> Vec<Sequence> {
-    let mut engine = Engine::new(model.clone(), Config::default());
+    let mut engine = Engine::new(model.clone(), EngineConfig::default());
     engine.run(vec![request.clone()], &mut |_, _| true).unwrap().remove(0).sequences
 }
 
@@ -102,7 +102,7 @@ fn any_schedule(name: &str, seed: u64) {
     let model = model(name);
     let mut dice = Dice::new(seed);
     let all = requests(&mut dice, model.reads_source(), 7);
-    let config = Config {
+    let config = EngineConfig {
         max_rows: 4 + dice.below(20),
         max_tokens: 150 + dice.below(200),
         prefill_chunk: 1 + dice.below(8),
@@ -172,7 +172,7 @@ fn a_batch_at_once_is_its_singles() {
     for name in ["tiny-decoder", "tiny-llama", "tiny-alibi", "tiny-pair", "tiny-t5"] {
         let model = model(name);
         let all = requests(&mut Dice::new(5), model.reads_source(), 12);
-        let mut engine = Engine::new(model.clone(), Config { min_shared_prefix: 2, ..Config::default() });
+        let mut engine = Engine::new(model.clone(), EngineConfig { min_shared_prefix: 2, ..EngineConfig::default() });
         let found = engine.run(all.clone(), &mut |_, _| true).unwrap();
         for (request, one) in all.iter().zip(&found) {
             same(&one.sequences, &alone(&model, request), name);
@@ -188,7 +188,7 @@ fn chunks_of_a_prompt_change_nothing_and_do_not_stall_others() {
     let short = Request { max_tokens: 20, ..Request::new(dice.ids(3)) };
     let want = alone(&model, &long);
     for chunk in [1, 3, 7, 49, 50, 1000] {
-        let config = Config { prefill_chunk: chunk, ..Config::default() };
+        let config = EngineConfig { prefill_chunk: chunk, ..EngineConfig::default() };
         let mut engine = Engine::new(model.clone(), config);
         let first = engine.admit(short.clone()).unwrap();
         let tokens = |events: &[StepEvent], id| {
@@ -222,7 +222,7 @@ fn shared_beginnings_and_equal_sources_are_computed_once() {
     let common = dice.ids(30);
     let request = |end: u32| Request { max_tokens: 1, ..Request::new([common.clone(), vec![end]].concat()) };
     for chunk in [4, 1000] {
-        let mut engine = Engine::new(model.clone(), Config { prefill_chunk: chunk, ..Config::default() });
+        let mut engine = Engine::new(model.clone(), EngineConfig { prefill_chunk: chunk, ..EngineConfig::default() });
         let all: Vec<Request> = vec![request(5), request(6), request(5), Request { number: 1, ..request(7) }];
         // Keep the first alive until the others have taken its prefix.
         let all: Vec<Request> = all.into_iter().map(|r| Request { max_tokens: 9, ends: vec![], ..r }).collect();
@@ -233,7 +233,7 @@ fn shared_beginnings_and_equal_sources_are_computed_once() {
         }
     }
     // Three continuations of one prompt read it once.
-    let mut engine = Engine::new(model, Config::default());
+    let mut engine = Engine::new(model, EngineConfig::default());
     let three = Request { search: Search::Sample { n: 3 }, max_tokens: 2, ends: vec![], ..request(5) };
     engine.run(vec![three], &mut |_, _| true).unwrap();
     assert_eq!(engine.stats().computed, 31 + 3);
@@ -241,7 +241,7 @@ fn shared_beginnings_and_equal_sources_are_computed_once() {
 
 #[test]
 fn what_does_not_fit_is_refused_or_waits() {
-    let config = Config { max_rows: 3, max_tokens: 40, ..Config::default() };
+    let config = EngineConfig { max_rows: 3, max_tokens: 40, ..EngineConfig::default() };
     let mut engine = Engine::new(model("tiny-decoder"), config);
     let request = |n: usize, max_tokens: usize| Request {
         search: Search::Sample { n },
@@ -321,7 +321,7 @@ fn stop_strings_end_every_search() {
                 ..Request::new(vec![1])
             };
             let run = |stop: Vec<String>| {
-                let mut engine = Engine::new(model.clone(), Config::default()).with_text(Arc::new(Letters));
+                let mut engine = Engine::new(model.clone(), EngineConfig::default()).with_text(Arc::new(Letters));
                 engine.run(vec![Request { stop, ..request.clone() }], &mut |_, _| true).unwrap().remove(0).sequences
             };
             let plain = run(vec![]);
@@ -346,7 +346,7 @@ fn stop_strings_end_every_search() {
 /// An engine can be handed to another thread.
 #[test]
 fn an_engine_is_send() {
-    let mut engine = Engine::new(model("tiny-decoder"), Config::default());
+    let mut engine = Engine::new(model("tiny-decoder"), EngineConfig::default());
     engine.admit(Request { max_tokens: 2, ..Request::new(vec![5]) }).unwrap();
     let steps = std::thread::spawn(move || {
         let mut steps = 0;

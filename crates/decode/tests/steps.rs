@@ -2,7 +2,7 @@
 //! is made once; what a step needs does not grow with how much was said.
 
 use burn::tensor::Device;
-use qkv_decode::{Chain, Config, Engine, Request};
+use qkv_decode::{Chain, Engine, EngineConfig, Request};
 use qkv_model::{Transformer, presets};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn a_late_step_allocates_what_an_early_one_does() {
     pool.install(|| {
         for name in ["tiny-decoder", "tiny-llama"] {
             let model = Transformer::new(&presets::find(name).unwrap().spec(), 1, &Device::flex()).unwrap();
-            let mut engine = Engine::new(Arc::new(model), Config::default());
+            let mut engine = Engine::new(Arc::new(model), EngineConfig::default());
             let chain: Chain = "greedy".parse().unwrap();
             engine.admit(Request { chain, max_tokens: 61, ..Request::new(vec![5, 6, 7]) }).unwrap();
             let steps: Vec<(usize, usize)> = (0..60).map(|_| step(&mut engine)).collect();

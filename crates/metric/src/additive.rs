@@ -84,7 +84,7 @@ pub(crate) fn same_length(place: &str, given: usize, wanted: usize) -> Result<()
 
 /// Whether case counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Case {
+pub enum LetterCase {
     /// as written
     #[default]
     Mixed,
@@ -92,7 +92,7 @@ pub enum Case {
     Lower,
 }
 
-impl Case {
+impl LetterCase {
     /// The text in this case.
     pub(crate) fn of(self, text: &str) -> String {
         match self {
@@ -102,7 +102,7 @@ impl Case {
     }
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for LetterCase {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
             Self::Mixed => "mixed",

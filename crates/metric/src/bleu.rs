@@ -13,7 +13,7 @@ use qkv_base::{Error, Result, nearest};
 use serde::Serialize;
 
 use crate::{
-    additive::{self, Additive, Case, References, Resampling},
+    additive::{self, Additive, LetterCase, References, Resampling},
     tokenize::Tokenize,
     words::{ngrams, overlap, split, trim_end},
 };
@@ -33,7 +33,7 @@ pub struct Bleu {
     /// what an n-gram order without a match counts
     pub smooth: Smooth,
     /// whether case counts
-    pub case: Case,
+    pub case: LetterCase,
     /// the longest n-gram
     pub order: usize,
     /// leave out the orders that are longer than the hypothesis; wanted for single sentences
@@ -42,7 +42,13 @@ pub struct Bleu {
 
 impl Default for Bleu {
     fn default() -> Self {
-        Self { tokenize: Tokenize::V13a, smooth: Smooth::Exp, case: Case::Mixed, order: 4, effective_order: false }
+        Self {
+            tokenize: Tokenize::V13a,
+            smooth: Smooth::Exp,
+            case: LetterCase::Mixed,
+            order: 4,
+            effective_order: false,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    additive::{self, Additive, Case, References, Resampling},
+    additive::{self, Additive, LetterCase, References, Resampling},
     words::{is_space, ngrams, overlap, split},
 };
 
@@ -33,7 +33,7 @@ pub struct Chrf {
     /// how many times recall outweighs precision
     pub beta: u32,
     /// whether case counts
-    pub case: Case,
+    pub case: LetterCase,
     /// keep spaces among the characters
     pub whitespace: bool,
     /// average F over all orders, an empty one counting ε, rather than P and R over the orders that both sides have
@@ -42,7 +42,7 @@ pub struct Chrf {
 
 impl Default for Chrf {
     fn default() -> Self {
-        Self { char_order: 6, word_order: 0, beta: 2, case: Case::Mixed, whitespace: false, eps_smoothing: false }
+        Self { char_order: 6, word_order: 0, beta: 2, case: LetterCase::Mixed, whitespace: false, eps_smoothing: false }
     }
 }
 

@@ -31,7 +31,7 @@ mod tfevents;
 mod tokenize;
 mod words;
 
-pub use additive::{Additive, Case, References, Resampling};
+pub use additive::{Additive, LetterCase, References, Resampling};
 pub use bleu::{Bleu, BleuScore, Smooth};
 pub use bootstrap::{Comparison, Interval, compare, interval};
 pub use chart::{Chart, Scale, Series};
@@ -43,7 +43,7 @@ pub use perplexity::Perplexity;
 pub use porter::stem;
 pub use report::{Report, Sample, Table};
 pub use rouge::{Rouge, RougeKind, RougeScore};
-pub use squad::{Answered, Answers, SquadScore, SquadVersion, normalise_answer, score_answer, score_answers};
+pub use squad::{AnswerScores, Answered, SquadScore, SquadVersion, normalise_answer, score_answer, score_answers};
 pub use ter::{Ter, TerScore};
 pub use tfevents::{Event, EventFile, Recorded, read_events};
 pub use tokenize::Tokenize;

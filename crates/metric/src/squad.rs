@@ -51,7 +51,7 @@ impl SquadScore {
 
 /// All scores of a reader: over everything, over questions with an answer, over those without.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Answers {
+pub struct AnswerScores {
     /// every question
     pub all: SquadScore,
     /// questions that have an answer
@@ -145,7 +145,7 @@ pub fn score_answers<H: AsRef<str>, R: AsRef<str>>(
     said: &[H],
     right: &[Vec<R>],
     version: SquadVersion,
-) -> Result<Answers> {
+) -> Result<AnswerScores> {
     same_length("answers", said.len(), right.len())?;
     if let (SquadVersion::V1, Some(i)) = (version, right.iter().position(Vec::is_empty)) {
         let hint = "score questions without an answer by the rules of SQuAD 2";
@@ -158,7 +158,7 @@ pub fn score_answers<H: AsRef<str>, R: AsRef<str>>(
         SquadScore::mean(chosen.map(|(score, _)| score))
     };
     let empty = || Error::new("answers", "nothing to score", "give at least one question");
-    Ok(Answers {
+    Ok(AnswerScores {
         all: SquadScore::mean(each.iter()).ok_or_else(empty)?,
         has_answer: part(true),
         no_answer: part(false),

@@ -9,7 +9,7 @@ use regex::Regex;
 use serde::Serialize;
 
 use crate::{
-    additive::{self, Additive, Case, References, Resampling},
+    additive::{self, Additive, LetterCase, References, Resampling},
     tercom,
     tokenize::{WESTERN, rewrite},
     words::{split, trim_end},
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ter {
     /// whether case counts
-    pub case: Case,
+    pub case: LetterCase,
     /// separate punctuation as Tercom does
     pub normalise: bool,
     /// count punctuation
@@ -37,7 +37,7 @@ pub struct Ter {
 
 impl Default for Ter {
     fn default() -> Self {
-        Self { case: Case::Lower, normalise: false, punctuation: true, asian: false }
+        Self { case: LetterCase::Lower, normalise: false, punctuation: true, asian: false }
     }
 }
 

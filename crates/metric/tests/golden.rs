@@ -34,8 +34,8 @@ fn is(options: &Value, key: &str) -> bool {
     options[key].as_bool().unwrap_or(false)
 }
 
-fn case(lower: bool) -> Case {
-    if lower { Case::Lower } else { Case::Mixed }
+fn case(lower: bool) -> LetterCase {
+    if lower { LetterCase::Lower } else { LetterCase::Mixed }
 }
 
 /// Walks all rows of one metric: the corpus, every sentence, the signature up to the version, the printed line.

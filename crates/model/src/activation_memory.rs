@@ -19,7 +19,7 @@ use qkv_nn::{Ffn, Wiring};
 
 /// Tokens of a batch, padding counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Batch {
+pub struct BatchShape {
     /// rows
     pub rows: usize,
     /// tokens that a pair's encoder reads; 0 otherwise
@@ -29,8 +29,8 @@ pub struct Batch {
 }
 
 /// Bytes that are held at the peak of a pass over `batch`, besides weights and their gradients.
-pub fn bytes(spec: &Spec, batch: Batch, recompute: bool) -> u64 {
-    let Batch { rows, source, target } = batch;
+pub fn bytes(spec: &Spec, batch: BatchShape, recompute: bool) -> u64 {
+    let BatchShape { rows, source, target } = batch;
     let mut blocks: Vec<[usize; 2]> = vec![]; // what a block keeps, and its input alone
     let mut stack = |stack: &Stack, tokens: usize, memory: usize| {
         let whole = block(spec, stack, tokens, memory);
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_block_is_counted_by_hand() {
         let spec = presets::find("gpt2").expect("a preset").spec();
-        let batch = Batch { rows: 4, source: 0, target: 4096 };
+        let batch = BatchShape { rows: 4, source: 0, target: 4096 };
         let block = 2 * 768 + 4 * 768 + 12 + 2 * 768 + 2 * 3072;
         let ends = 4 * 768 + 50257;
         let back = 2 * 3072 + 2 * 768;

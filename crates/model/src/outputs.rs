@@ -88,7 +88,7 @@ pub type Outputs = Vec<(String, Output)>;
 
 /// What to report besides the answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Show {
+pub struct OutputOptions {
     /// hidden states
     pub hidden: bool,
     /// attention maps
@@ -178,7 +178,7 @@ impl Transformer {
 }
 
 /// Runs the network on `inputs`.
-pub fn forward_outputs(it: &Pretrained, inputs: &Inputs, show: Show) -> Result<Outputs> {
+pub fn forward_outputs(it: &Pretrained, inputs: &Inputs, show: OutputOptions) -> Result<Outputs> {
     let mut out = pass(it, inputs, Taps::new(["hidden", "normed"].into_iter().filter(|_| show.hidden)))?;
     if show.attentions {
         let seen = pass(it, inputs, Taps::new(["weights"]))?;

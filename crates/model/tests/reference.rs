@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use qkv_kernels::{CrossEntropy, cross_entropy, simd::Level};
 use qkv_model::families::HeadKind;
-use qkv_model::outputs::{Array, Inputs, Output, Show, forward_outputs};
+use qkv_model::outputs::{Array, Inputs, Output, OutputOptions, forward_outputs};
 use qkv_model::spec::Head;
 use qkv_model::{CausalLm, Encoder, Pretrained, Seq2Seq};
 use qkv_nn::Cx;
@@ -60,7 +60,7 @@ fn outputs_are_those_of_the_reference() {
         let (name, reference) = (dir.file_name().expect("a name").to_string_lossy().to_string(), reference(&dir));
         let it = Pretrained::load(&dir, &Device::flex()).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(it.report.unused.is_empty(), "{name}: {:?}", it.report);
-        let outputs = forward_outputs(&it, &inputs(&reference), Show { hidden: true, attentions: true })
+        let outputs = forward_outputs(&it, &inputs(&reference), OutputOptions { hidden: true, attentions: true })
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         let ours: BTreeMap<String, Output> = outputs.into_iter().collect();
         let theirs = reference["outputs"].as_object().expect("an object");

@@ -66,7 +66,7 @@ impl Need {
 }
 
 /// The most tokens that a micro-batch can have.
-fn widest(plan: &Plan) -> activation_memory::Batch {
+fn widest(plan: &Plan) -> activation_memory::BatchShape {
     let train = &plan.recipe.train;
     let longest = plan.train.items().lengths().iter().copied().max().unwrap_or(0) as usize;
     let spec = plan.pretrained.spec();
@@ -80,7 +80,7 @@ fn widest(plan: &Plan) -> activation_memory::Batch {
     };
     let tokens = (rows * longest).max(train.tokens.min(plan.train.items().lengths().iter().map(|l| *l as usize).sum()));
     let pair = spec.encoder().is_some() && spec.decoder().is_some();
-    activation_memory::Batch { rows, source: if pair { tokens } else { 0 }, target: tokens }
+    activation_memory::BatchShape { rows, source: if pair { tokens } else { 0 }, target: tokens }
 }
 
 /// Bytes that the process holds, where the system says so.

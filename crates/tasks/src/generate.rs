@@ -5,7 +5,7 @@ use crate::batches::interrupted;
 use burn::module::Module;
 use qkv_base::{Error, Result};
 use qkv_decode::{
-    Chain, Config, Detokenizer, End, Engine, Finished, NewToken, Pick, Request, RequestId, Sequence, StepEvent,
+    Chain, Detokenizer, End, Engine, EngineConfig, Finished, NewToken, Pick, Request, RequestId, Sequence, StepEvent,
     TextStream, align, hard,
 };
 pub use qkv_decode::{Search, SearchTrace as Traced};
@@ -126,7 +126,7 @@ impl<'a> Generation<'a> {
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<(Vec<Vec<Written>>, Vec<Traced>)> {
         let network = self.model.network.model.valid();
-        let mut engine = Engine::new(Arc::new(network), Config::default());
+        let mut engine = Engine::new(Arc::new(network), EngineConfig::default());
         if let Some(tokenizer) = self.model.shared_tokenizer() {
             engine = engine.with_text(Arc::new(Pieces(tokenizer)));
         }

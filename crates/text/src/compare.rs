@@ -31,7 +31,7 @@ pub struct CompareRow {
 
 /// The table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
+pub struct TokenizerComparison {
     /// words between spaces
     pub words: usize,
     /// bytes of the text
@@ -41,11 +41,11 @@ pub struct Comparison {
 }
 
 /// Cuts `text` with each tokenizer.
-pub fn compare(tokenizers: &[(&str, &Tokenizer)], text: &str) -> Result<Comparison> {
+pub fn compare(tokenizers: &[(&str, &Tokenizer)], text: &str) -> Result<TokenizerComparison> {
     let words = text.split_whitespace().count();
     let rare = rare_words(text);
     let rows = tokenizers.iter().map(|(name, t)| row(name, t, text, words, &rare)).collect::<Result<_>>()?;
-    Ok(Comparison { words, bytes: text.len(), rows })
+    Ok(TokenizerComparison { words, bytes: text.len(), rows })
 }
 
 /// The words that come least often, the longest of them first.
@@ -84,7 +84,7 @@ fn row(name: &str, tokenizer: &Tokenizer, text: &str, words: usize, rare: &[&str
     })
 }
 
-impl fmt::Display for Comparison {
+impl fmt::Display for TokenizerComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.rows.iter().map(|r| r.name.chars().count()).max().unwrap_or(0).max(9);
         writeln!(f, "{} words, {} bytes\n", self.words, self.bytes)?;

@@ -3,7 +3,7 @@
 //! The merges are found by running the algorithm again, by the book: of all neighbours that can be joined, join the
 //! pair that was learnt first; again, until none can.
 
-use crate::tokenizer::{Encoding, Engine, Tokenizer};
+use crate::tokenizer::{Encoding, Tokenizer, TokenizerEngine};
 use qkv_base::{Error, Result};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ impl Tokenizer {
 
     /// The merges of each word; none if the model is not BPE.
     fn merges_of(&self, text: &str) -> Result<Vec<WordMerges>> {
-        let Engine::Plain(engine) = &self.engine else { return Ok(Vec::new()) };
+        let TokenizerEngine::Plain(engine) = &self.engine else { return Ok(Vec::new()) };
         let tokenizers::models::ModelWrapper::BPE(model) = engine.get_model() else { return Ok(Vec::new()) };
         let fail = |e: String| Error::new(&self.place, e, "the tokenizer is damaged");
         let model = serde_json::to_value(model).map_err(|e| fail(e.to_string()))?;

@@ -22,7 +22,7 @@ mod train;
 mod validate;
 
 pub use chat::{Chat, Message};
-pub use compare::{CompareRow, Comparison, compare};
+pub use compare::{CompareRow, TokenizerComparison, compare};
 pub use explain::{Explain, ExplainRow, MergeStep, WordMerges};
 pub use gguf::GgufVocab;
 pub use load::{FILES, NO_TOKENIZER};

@@ -7,7 +7,7 @@ use crate::chat;
 use crate::marian::{self, Marian};
 use crate::special::{Said, Special};
 use crate::spm::SpmModel;
-use crate::tokenizer::{Engine, Tokenizer};
+use crate::tokenizer::{Tokenizer, TokenizerEngine};
 use crate::tokenizer_json::{self, TokenizerJson};
 use crate::validate;
 use qkv_base::{Error, Result};
@@ -70,7 +70,7 @@ fn marian(dir: &Path, said: &Said, chats: Vec<(String, String)>) -> Result<Token
     let marian = Marian::load(dir)?;
     let (size, place) = (marian.size(), dir.display().to_string());
     let special = Special::find(said, |piece| marian.id(piece), size);
-    Ok(Tokenizer { engine: Engine::Marian(Box::new(marian)), special, chats, size, place })
+    Ok(Tokenizer { engine: TokenizerEngine::Marian(Box::new(marian)), special, chats, size, place })
 }
 
 /// GPT-2's two files, and RoBERTa's and BART's, which put `<s> … </s>` around.

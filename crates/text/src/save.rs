@@ -1,7 +1,7 @@
 //! A tokenizer as the files that Python's transformers loads: `tokenizer.json`, `tokenizer_config.json`,
 //! `special_tokens_map.json`; Marian keeps its own files.
 
-use crate::tokenizer::{Engine, Tokenizer};
+use crate::tokenizer::{Tokenizer, TokenizerEngine};
 use crate::validate::guard;
 use qkv_base::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -11,8 +11,8 @@ impl Tokenizer {
     /// The `tokenizer.json`, the same bytes for the same tokenizer. Marian has none.
     pub fn to_json(&self) -> Result<String> {
         match &self.engine {
-            Engine::Plain(engine) => guard(&self.place, || engine.to_string(true)),
-            Engine::Marian(_) => {
+            TokenizerEngine::Plain(engine) => guard(&self.place, || engine.to_string(true)),
+            TokenizerEngine::Marian(_) => {
                 let what = "Marian's tokenizer is two SentencePiece models, not a tokenizer.json";
                 Err(Error::new(&self.place, what, "save it to a directory instead"))
             }
@@ -37,8 +37,8 @@ impl Tokenizer {
     pub fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>> {
         let pretty = |map: &Map<String, Value>| format!("{:#}\n", Value::from(map.clone())).into_bytes();
         let mut files = match &self.engine {
-            Engine::Plain(_) => vec![("tokenizer.json", self.to_json()?.into_bytes())],
-            Engine::Marian(marian) => marian.files.clone(),
+            TokenizerEngine::Plain(_) => vec![("tokenizer.json", self.to_json()?.into_bytes())],
+            TokenizerEngine::Marian(marian) => marian.files.clone(),
         };
         files.push(("tokenizer_config.json", pretty(&self.config())));
         files.push(("special_tokens_map.json", pretty(&self.roles())));
@@ -54,14 +54,14 @@ impl Tokenizer {
     fn config(&self) -> Map<String, Value> {
         let class = match &self.engine {
             // The class that takes tokenizer.json as it is, whatever the family.
-            Engine::Plain(_) => "PreTrainedTokenizerFast",
-            Engine::Marian(_) => "MarianTokenizer",
+            TokenizerEngine::Plain(_) => "PreTrainedTokenizerFast",
+            TokenizerEngine::Marian(_) => "MarianTokenizer",
         };
         let mut config = self.roles();
         config.insert("tokenizer_class".into(), class.into());
         // Decoding must give back the text, not a prettier one.
         config.insert("clean_up_tokenization_spaces".into(), false.into());
-        if let Engine::Marian(marian) = &self.engine {
+        if let TokenizerEngine::Marian(marian) = &self.engine {
             let separate = marian.files.iter().any(|(name, _)| *name == "target_vocab.json");
             config.insert("separate_vocabs".into(), separate.into());
         }

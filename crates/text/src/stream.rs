@@ -4,7 +4,7 @@
 //! a word). So the last ids are kept as context: new text = decode(context + new) without decode(context). What comes
 //! out in all is exactly `decode` of all ids.
 
-use crate::tokenizer::{Engine, Tokenizer};
+use crate::tokenizer::{Tokenizer, TokenizerEngine};
 use qkv_base::{Error, Result};
 use std::borrow::Borrow;
 
@@ -39,8 +39,8 @@ impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
     /// A stream at its beginning.
     pub fn new(tokenizer: T, skip_special: bool) -> Self {
         let byte_runs = match &tokenizer.borrow().engine {
-            Engine::Plain(engine) => format!("{:?}", engine.get_decoder()).contains("ByteFallback"),
-            Engine::Marian(_) => false,
+            TokenizerEngine::Plain(engine) => format!("{:?}", engine.get_decoder()).contains("ByteFallback"),
+            TokenizerEngine::Marian(_) => false,
         };
         Self { tokenizer, skip_special, byte_runs, ids: Vec::new(), context: 0, told: String::new() }
     }
@@ -74,7 +74,7 @@ impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
 
     /// Marian's decoder trims both ends of the whole, so the last space is not certain until a word follows.
     fn holds_back(&self) -> bool {
-        let Engine::Marian(marian) = &self.tokenizer.borrow().engine else { return false };
+        let TokenizerEngine::Marian(marian) = &self.tokenizer.borrow().engine else { return false };
         self.ids.last().and_then(|id| marian.piece(*id)).is_some_and(|piece| piece.ends_with('▁'))
     }
 

@@ -22,7 +22,7 @@ use serde_json::Value;
 /// ```
 #[derive(Clone)]
 pub struct Tokenizer {
-    pub(crate) engine: Engine,
+    pub(crate) engine: TokenizerEngine,
     pub(crate) special: Special,
     /// (name, template) of chats, as the files have them
     pub(crate) chats: Vec<(String, String)>,
@@ -32,7 +32,7 @@ pub struct Tokenizer {
 
 /// Most tokenizers are one engine; Marian's has one for each language, and ids of its own.
 #[derive(Clone)]
-pub(crate) enum Engine {
+pub(crate) enum TokenizerEngine {
     Plain(Box<tokenizers::Tokenizer>),
     Marian(Box<Marian>),
 }
@@ -114,36 +114,36 @@ impl Tokenizer {
         let unk = unk.or_else(|| u32::try_from(json.pointer("/model/unk_id")?.as_u64()?).ok());
         let mut special = Special::find(said, |piece| engine.token_to_id(piece), size);
         special.unk = special.unk.or(unk);
-        Ok(Self { engine: Engine::Plain(Box::new(engine)), special, chats, size, place: place.to_string() })
+        Ok(Self { engine: TokenizerEngine::Plain(Box::new(engine)), special, chats, size, place: place.to_string() })
     }
 
     /// The ids of a text; `add_special` puts the tokens of the family around it (`[CLS] … [SEP]`, `… </s>`).
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Encoding> {
         match &self.engine {
-            Engine::Plain(engine) => {
+            TokenizerEngine::Plain(engine) => {
                 let encoding = guard(&self.place, || engine.encode(text, add_special))?;
                 Ok(Encoding::of(&encoding, &[text]))
             }
-            Engine::Marian(marian) => marian.encode(&self.place, text, add_special, false),
+            TokenizerEngine::Marian(marian) => marian.encode(&self.place, text, add_special, false),
         }
     }
 
     /// The ids of a text of the target language: the same as [`encode`](Self::encode), but for Marian.
     pub fn encode_target(&self, text: &str, add_special: bool) -> Result<Encoding> {
         match &self.engine {
-            Engine::Plain(_) => self.encode(text, add_special),
-            Engine::Marian(marian) => marian.encode(&self.place, text, add_special, true),
+            TokenizerEngine::Plain(_) => self.encode(text, add_special),
+            TokenizerEngine::Marian(marian) => marian.encode(&self.place, text, add_special, true),
         }
     }
 
     /// The ids of two texts in one sequence.
     pub fn encode_pair(&self, first: &str, second: &str, add_special: bool) -> Result<Encoding> {
         match &self.engine {
-            Engine::Plain(engine) => {
+            TokenizerEngine::Plain(engine) => {
                 let encoding = guard(&self.place, || engine.encode((first, second), add_special))?;
                 Ok(Encoding::of(&encoding, &[first, second]))
             }
-            Engine::Marian(_) => {
+            TokenizerEngine::Marian(_) => {
                 let what = "Marian's tokenizer takes one text at a time";
                 Err(Error::new(&self.place, what, "encode the source with `encode`, the target with `encode_target`"))
             }
@@ -162,24 +162,24 @@ impl Tokenizer {
             return Err(Error::new(&self.place, what, "do the ids come from another tokenizer?"));
         }
         match &self.engine {
-            Engine::Plain(engine) => guard(&self.place, || engine.decode(ids, skip_special)),
-            Engine::Marian(marian) => Ok(marian.decode(ids, skip_special)),
+            TokenizerEngine::Plain(engine) => guard(&self.place, || engine.decode(ids, skip_special)),
+            TokenizerEngine::Marian(marian) => Ok(marian.decode(ids, skip_special)),
         }
     }
 
     /// The piece of an id.
     pub fn piece(&self, id: u32) -> Option<String> {
         match &self.engine {
-            Engine::Plain(engine) => engine.id_to_token(id),
-            Engine::Marian(marian) => marian.piece(id).map(str::to_string),
+            TokenizerEngine::Plain(engine) => engine.id_to_token(id),
+            TokenizerEngine::Marian(marian) => marian.piece(id).map(str::to_string),
         }
     }
 
     /// The id of a piece.
     pub fn id(&self, piece: &str) -> Option<u32> {
         match &self.engine {
-            Engine::Plain(engine) => engine.token_to_id(piece),
-            Engine::Marian(marian) => marian.id(piece),
+            TokenizerEngine::Plain(engine) => engine.token_to_id(piece),
+            TokenizerEngine::Marian(marian) => marian.id(piece),
         }
     }
 
@@ -196,10 +196,10 @@ impl Tokenizer {
     /// Whether decoding may skip this id.
     pub fn is_special(&self, id: u32) -> bool {
         match &self.engine {
-            Engine::Plain(engine) => {
+            TokenizerEngine::Plain(engine) => {
                 engine.get_added_vocabulary().get_added_tokens_decoder().get(&id).is_some_and(|token| token.special)
             }
-            Engine::Marian(marian) => marian.is_special(id),
+            TokenizerEngine::Marian(marian) => marian.is_special(id),
         }
     }
 
@@ -213,8 +213,8 @@ impl Tokenizer {
     pub fn model_name(&self) -> &'static str {
         use tokenizers::models::ModelWrapper as M;
         match &self.engine {
-            Engine::Marian(_) => "Marian",
-            Engine::Plain(engine) => match engine.get_model() {
+            TokenizerEngine::Marian(_) => "Marian",
+            TokenizerEngine::Plain(engine) => match engine.get_model() {
                 M::BPE(_) => "BPE",
                 M::WordPiece(_) => "WordPiece",
                 M::WordLevel(_) => "WordLevel",

@@ -8,7 +8,7 @@ use crate::split::fingerprint;
 use crate::{Corpus, Example, Result, Task, Tokenize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-pub use report::{Bucket, Finding, Level, Report};
+pub use report::{Bucket, DataReport, Finding, Severity};
 
 /// What the data is checked against.
 #[derive(Clone, Copy, Default)]
@@ -34,7 +34,7 @@ pub struct Against<'a> {
 /// assert!(!report.can_train());
 /// # Ok::<(), qkv_data::Error>(())
 /// ```
-pub fn check(data: &dyn Corpus, task: Task, against: Against) -> Result<Report> {
+pub fn check(data: &dyn Corpus, task: Task, against: Against) -> Result<DataReport> {
     let mut seen = Seen::default();
     for index in 0..data.len() {
         seen.add(&data.get(index)?, index, task, &against)?;
@@ -148,10 +148,10 @@ impl Seen {
         Ok(())
     }
 
-    fn report(&mut self, data: &dyn Corpus, task: Task, against: &Against) -> Report {
+    fn report(&mut self, data: &dyn Corpus, task: Task, against: &Against) -> DataReport {
         let usable = self.rows - self.wrong.count - self.empty.count - self.missing_answers.count;
         let unit = if against.tokenizer.is_some() { "tokens" } else { "words" };
-        let mut report = Report::new(task, self.rows, usable, unit, &mut self.lengths);
+        let mut report = DataReport::new(task, self.rows, usable, unit, &mut self.lengths);
         report.bad_rows = against.bad_rows;
         report.empty = self.empty.count;
         report.labels = self.labels.iter().map(|(name, count)| (name.clone(), *count)).collect();
@@ -170,7 +170,7 @@ impl Seen {
         report
     }
 
-    fn judge(&self, report: &mut Report, data: &dyn Corpus, task: Task, against: &Against) {
+    fn judge(&self, report: &mut DataReport, data: &dyn Corpus, task: Task, against: &Against) {
         let at = |places: &Places| data.place(places.first);
         let mut say = |level, count: usize, what: String, hint: &str| {
             if count > 0 {
@@ -179,29 +179,29 @@ impl Seen {
         };
         let n = self.wrong.count;
         let what = format!("{} not for the task {}; the first: {}", count(n, "row"), task.name(), at(&self.wrong));
-        say(Level::Stop, n, what, "choose the task that the data is for");
+        say(Severity::Stop, n, what, "choose the task that the data is for");
         let n = against.bad_rows;
-        say(Level::Warning, n, format!("{} skipped", count(n, "bad row")), "mend them, or leave it at that");
+        say(Severity::Warning, n, format!("{} skipped", count(n, "bad row")), "mend them, or leave it at that");
         let n = self.empty.count;
         say(
-            Level::Warning,
+            Severity::Warning,
             n,
             format!("{}; the first: {}", count(n, "empty row"), at(&self.empty)),
             "they are skipped",
         );
         let n = self.missing_answers.count;
         let what = format!("{} not in the context; the first: {}", count(n, "answer"), at(&self.missing_answers));
-        say(Level::Warning, n, what, "they are skipped; give the answer in the context's own words and its start");
+        say(Severity::Warning, n, what, "they are skipped; give the answer in the context's own words and its start");
         let n = self.broken_tags.count;
         let what = format!(
             "{} with an I- tag that no B- or I- of its kind precedes; the first: {}",
             count(n, "row"),
             at(&self.broken_tags)
         );
-        say(Level::Warning, n, what, "begin every entity with B-; scorers treat such tags differently");
+        say(Severity::Warning, n, what, "begin every entity with B-; scorers treat such tags differently");
         let n = self.duplicates.count;
         say(
-            Level::Warning,
+            Severity::Warning,
             n,
             format!("{} there already; the first: {}", count(n, "row"), at(&self.duplicates)),
             "drop all but one of each",
@@ -212,7 +212,7 @@ impl Seen {
             count(n, "row"),
             at(&self.conflicts)
         );
-        say(Level::Warning, n, what, "which label is right? no model can learn both");
+        say(Severity::Warning, n, what, "which label is right? no model can learn both");
         let n = self.cut.count;
         let length = against.max_length.unwrap_or_default();
         let what = format!(
@@ -220,27 +220,31 @@ impl Seen {
             count(n, "row"),
             count(self.tokens_cut, "token")
         );
-        say(Level::Warning, n, what, "raise the length, or split these rows");
+        say(Severity::Warning, n, what, "raise the length, or split these rows");
         let n = self.unknown_rows;
         let pieces: Vec<String> = report.unknown.iter().take(8).map(|(piece, n)| format!("{piece} ({n})")).collect();
         let what = format!("{} with something the tokenizer does not know: {}", count(n, "row"), pieces.join(", "));
-        let unknown = Finding { level: Level::Warning, what, hint: "train the tokenizer on this data too".into() };
+        let unknown = Finding { level: Severity::Warning, what, hint: "train the tokenizer on this data too".into() };
         report.findings.extend((n > 0).then_some(unknown));
         self.judge_labels(report, task);
         if report.usable == 0 {
             let what = format!("0 examples left of {} rows", report.rows);
             let hint = "name a file with data for this task".to_string();
-            report.findings.push(Finding { level: Level::Stop, what, hint });
+            report.findings.push(Finding { level: Severity::Stop, what, hint });
         }
     }
 
-    fn judge_labels(&self, report: &mut Report, task: Task) {
+    fn judge_labels(&self, report: &mut DataReport, task: Task) {
         let classes = matches!(task, Task::Classify | Task::ClassifyPair | Task::Image);
         let mut say =
             |level, what: String, hint: &str| report.findings.push(Finding { level, what, hint: hint.into() });
         if (classes || task == Task::Tag) && self.labels.len() == 1 {
             let only = self.labels.keys().next().cloned().unwrap_or_default();
-            say(Level::Stop, format!("every label is `{only}`"), "there is nothing to learn: is it the right column?");
+            say(
+                Severity::Stop,
+                format!("every label is `{only}`"),
+                "there is nothing to learn: is it the right column?",
+            );
         }
         if !classes || self.labels.len() < 2 {
             return;
@@ -248,18 +252,18 @@ impl Seen {
         let rare: Vec<&str> = self.labels.iter().filter(|(_, n)| **n < FEW).map(|(l, _)| l.as_str()).collect();
         if !rare.is_empty() {
             let what = format!("{} with fewer than {FEW} rows: {}", count(rare.len(), "label"), some(&rare));
-            say(Level::Warning, what, "find more examples of them, or join them with others");
+            say(Severity::Warning, what, "find more examples of them, or join them with others");
         }
         let (most, least) = (self.labels.values().max().copied(), self.labels.values().min().copied());
         if let (Some(most), Some(least)) = (most, least)
             && most > 10 * least
         {
             let what = format!("the commonest label has {most} rows, the rarest {least}");
-            say(Level::Warning, what, "look at F1 rather than accuracy");
+            say(Severity::Warning, what, "look at F1 rather than accuracy");
         }
         if self.labels.len() * 2 > report.usable && report.usable > 20 {
             let what = format!("{} labels for {} rows", self.labels.len(), report.usable);
-            say(Level::Warning, what, "is the label column a text column?");
+            say(Severity::Warning, what, "is the label column a text column?");
         }
     }
 }
@@ -268,7 +272,7 @@ impl Seen {
 const FEW: usize = 5;
 
 /// Another split: what it shares with the training data, and which of its labels that has never seen.
-fn compare(report: &mut Report, seen: &Seen, name: &str, other: &dyn Corpus, task: Task) -> Result<()> {
+fn compare(report: &mut DataReport, seen: &Seen, name: &str, other: &dyn Corpus, task: Task) -> Result<()> {
     let mut shared = Places::default();
     for index in 0..other.len() {
         let example = other.get(index)?;
@@ -285,7 +289,7 @@ fn compare(report: &mut Report, seen: &Seen, name: &str, other: &dyn Corpus, tas
             other.place(shared.first)
         );
         let hint = "take them out of one side: a score on them says nothing".into();
-        report.findings.push(Finding { level: Level::Warning, what, hint });
+        report.findings.push(Finding { level: Severity::Warning, what, hint });
     }
     if !matches!(task, Task::Classify | Task::ClassifyPair | Task::Image | Task::Tag) || other.is_empty() {
         return Ok(());
@@ -296,7 +300,7 @@ fn compare(report: &mut Report, seen: &Seen, name: &str, other: &dyn Corpus, tas
     if !unseen.is_empty() {
         let what = format!("{} of {name} not in the training data: {}", count(unseen.len(), "label"), some(&unseen));
         let hint = "rows with such labels are skipped: split anew, or mend the labels".into();
-        report.findings.push(Finding { level: Level::Warning, what, hint });
+        report.findings.push(Finding { level: Severity::Warning, what, hint });
     }
     Ok(())
 }
@@ -361,7 +365,7 @@ mod tests {
     use super::*;
     use crate::tokenize::Words;
 
-    fn warnings(report: &Report) -> Vec<&str> {
+    fn warnings(report: &DataReport) -> Vec<&str> {
         report.findings.iter().map(|f| f.what.as_str()).collect()
     }
 

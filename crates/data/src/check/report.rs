@@ -7,7 +7,7 @@ use std::fmt;
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum Severity {
     /// worth knowing; training can start
     Warning,
     /// training cannot start
@@ -18,7 +18,7 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// how bad
-    pub level: Level,
+    pub level: Severity,
     /// what, how often, and where first
     pub what: String,
     /// what to do
@@ -38,7 +38,7 @@ pub struct Bucket {
 
 /// What there is in a corpus, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct DataReport {
     /// what the data is for
     pub task: Task,
     /// rows
@@ -83,7 +83,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-impl Report {
+impl DataReport {
     pub(super) fn new(task: Task, rows: usize, usable: usize, unit: &'static str, lengths: &mut [u32]) -> Self {
         lengths.sort_unstable();
         let at =
@@ -117,7 +117,7 @@ impl Report {
 
     /// Can training start? The exit code of `qkv data check` says the same.
     pub fn can_train(&self) -> bool {
-        self.findings.iter().all(|finding| finding.level != Level::Stop)
+        self.findings.iter().all(|finding| finding.level != Severity::Stop)
     }
 }
 
@@ -149,7 +149,7 @@ fn bar(part: usize, whole: usize, width: usize) -> String {
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for DataReport {
     /// At most 60 columns but for the sentences of the findings.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "task     {}", self.task.name())?;
@@ -181,7 +181,7 @@ impl fmt::Display for Report {
             }
         }
         for finding in &self.findings {
-            let level = if finding.level == Level::Stop { "error" } else { "warning" };
+            let level = if finding.level == Severity::Stop { "error" } else { "warning" };
             writeln!(f, "{level}: {}\n  hint: {}", finding.what, finding.hint)?;
         }
         write!(f, "{}", if self.can_train() { "training can start" } else { "training cannot start" })
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn the_picture_fits_sixty_columns() {
         let mut lengths: Vec<u32> = (0..100_000).map(|i| i % 140).collect();
-        let mut report = Report::new(Task::NextToken, 100_000, 100_000, "words", &mut lengths);
+        let mut report = DataReport::new(Task::NextToken, 100_000, 100_000, "words", &mut lengths);
         report.labels = vec![("a-label-that-goes-on-and-on".into(), 99_999_999), ("b".into(), 1)];
         let text = report.to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");

@@ -32,7 +32,7 @@ pub use frame::{Frame, Seq2Seq};
 pub use image::{Normalisation, Pictures};
 pub use masked::Masked;
 pub use next_token::{Borders, NextToken, Packed};
-pub use prefix::{Prefix, Split};
+pub use prefix::{Prefix, PrefixSplit};
 pub use span_corruption::{SpanCorruption, corrupt};
 pub use tag::Tag;
 pub use translate::Translate;

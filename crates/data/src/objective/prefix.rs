@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Where the prefix ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Split {
+pub enum PrefixSplit {
     /// after the source of a pair: learning to answer a prompt
     Pairs,
     /// at a random place of a text, another in every epoch
@@ -27,7 +27,7 @@ pub struct Prefix {
     /// tokens a row
     pub length: usize,
     /// where the prefix ends
-    pub split: Split,
+    pub split: PrefixSplit,
     /// do the tokens of the prefix see each other both ways? Not in a plain decoder such as GPT-2
     pub both_ways: bool,
     end: u32,
@@ -35,23 +35,23 @@ pub struct Prefix {
 
 impl Prefix {
     /// With the tokenizer's end token.
-    pub fn new(tokenizer: Arc<dyn Tokenize>, length: usize, split: Split, both_ways: bool) -> Result<Self> {
+    pub fn new(tokenizer: Arc<dyn Tokenize>, length: usize, split: PrefixSplit, both_ways: bool) -> Result<Self> {
         let end = need(&*tokenizer, Role::Eos, "the end of a text")?;
         Ok(Self { tokenizer, length: length.max(2), split, both_ways, end })
     }
 
     pub(super) fn prepare(&self, example: &Example) -> Result<Made> {
         match (self.split, example) {
-            (Split::Pairs, Example::Pair { source, target }) => self.pair(source, target),
-            (Split::Random, Example::Text(text)) => {
+            (PrefixSplit::Pairs, Example::Pair { source, target }) => self.pair(source, target),
+            (PrefixSplit::Random, Example::Text(text)) => {
                 let pieces = self.tokenizer.encode(text)?;
                 Ok(match pieces.ids.len() {
                     0 | 1 => Made::Dropped(Dropped::Empty),
                     _ => Made::raw(&pieces.ids, &pieces.first_of_word, self.length - 1),
                 })
             }
-            (Split::Pairs, other) => Err(wrong(other, "a prefix language model of pairs", "pairs")),
-            (Split::Random, other) => Err(wrong(other, "a prefix language model", "texts")),
+            (PrefixSplit::Pairs, other) => Err(wrong(other, "a prefix language model of pairs", "pairs")),
+            (PrefixSplit::Random, other) => Err(wrong(other, "a prefix language model", "texts")),
         }
     }
 
@@ -87,16 +87,16 @@ mod tests {
     use super::*;
     use crate::tokenize::Words;
 
-    fn objective(length: usize, split: Split) -> Prefix {
+    fn objective(length: usize, split: PrefixSplit) -> Prefix {
         Prefix::new(Arc::new(Words::of(["a b c x y"])), length, split, true).unwrap()
     }
 
     #[test]
     fn only_the_answer_is_to_be_told() {
-        let made = objective(8, Split::Pairs).prepare(&Example::pair("a b", "x y")).unwrap();
+        let made = objective(8, PrefixSplit::Pairs).prepare(&Example::pair("a b", "x y")).unwrap();
         let want = Sample { prefix: 2, ..Sample::tokens(vec![107, 108, 110, 111], vec![IGNORED, 110, 111, 3]) };
         assert_eq!(made, Made::one(want, 0));
-        let Made::Items { cut, .. } = objective(3, Split::Pairs).prepare(&Example::pair("a b c", "x y")).unwrap()
+        let Made::Items { cut, .. } = objective(3, PrefixSplit::Pairs).prepare(&Example::pair("a b c", "x y")).unwrap()
         else {
             panic!()
         };
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_text_is_split_anywhere() {
-        let objective = objective(16, Split::Random);
+        let objective = objective(16, PrefixSplit::Random);
         let ids: Vec<u32> = (200..210).collect();
         let prefixes: std::collections::BTreeSet<usize> =
             (0..300).map(|epoch| objective.sample(&ids, Key::new(1, epoch, 0)).prefix).collect();

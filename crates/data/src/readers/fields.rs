@@ -5,7 +5,7 @@ use crate::{Error, Example, Result, Task};
 
 /// What a column holds.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Cell {
+pub(crate) enum TableCell {
     Text(String),
     List(Vec<String>),
     /// SQuAD's answers: a text and where it starts, in characters; no text when there is no answer
@@ -16,7 +16,7 @@ pub(crate) enum Cell {
 }
 
 /// Builds the example of `task`; `cell(i)` is the cell of the task's `i`-th field, none where an optional one is missing.
-pub(crate) fn example(task: Task, place: &str, cell: impl Fn(usize) -> Result<Option<Cell>>) -> Result<Example> {
+pub(crate) fn example(task: Task, place: &str, cell: impl Fn(usize) -> Result<Option<TableCell>>) -> Result<Example> {
     let text = |i: usize| one_text(task, i, place, cell(i)?);
     Ok(match task {
         Task::Translate => Example::Pair { source: text(0)?, target: text(1)? },
@@ -27,7 +27,9 @@ pub(crate) fn example(task: Task, place: &str, cell: impl Fn(usize) -> Result<Op
         Task::Answer => {
             let start = cell(3)?.map(|c| number(c, place)).transpose()?;
             match cell(2)? {
-                Some(Cell::Answer { text: answer, start: at }) => question(text(0)?, text(1)?, answer, at.or(start)),
+                Some(TableCell::Answer { text: answer, start: at }) => {
+                    question(text(0)?, text(1)?, answer, at.or(start))
+                }
                 answer => question(text(0)?, text(1)?, one_text(task, 2, place, answer)?, start),
             }
         }
@@ -56,10 +58,10 @@ pub(crate) fn tagged(place: &str, words: Vec<String>, tags: Vec<String>) -> Resu
     Ok(Example::Tagged { words, tags })
 }
 
-fn one_text(task: Task, i: usize, place: &str, cell: Option<Cell>) -> Result<String> {
+fn one_text(task: Task, i: usize, place: &str, cell: Option<TableCell>) -> Result<String> {
     match cell {
-        Some(Cell::Text(text) | Cell::Answer { text, .. }) => Ok(text),
-        Some(Cell::List(list)) => Ok(list.join(" ")),
+        Some(TableCell::Text(text) | TableCell::Answer { text, .. }) => Ok(text),
+        Some(TableCell::List(list)) => Ok(list.join(" ")),
         None => {
             let name = crate::fields(task).get(i).map_or("?", |f| f.name);
             Err(Error::new(place, format!("no `{name}`"), "every row needs it"))
@@ -67,17 +69,19 @@ fn one_text(task: Task, i: usize, place: &str, cell: Option<Cell>) -> Result<Str
     }
 }
 
-fn words(cell: Option<Cell>) -> Vec<String> {
+fn words(cell: Option<TableCell>) -> Vec<String> {
     match cell {
-        Some(Cell::List(list)) => list,
-        Some(Cell::Text(text) | Cell::Answer { text, .. }) => text.split_whitespace().map(String::from).collect(),
+        Some(TableCell::List(list)) => list,
+        Some(TableCell::Text(text) | TableCell::Answer { text, .. }) => {
+            text.split_whitespace().map(String::from).collect()
+        }
         None => Vec::new(),
     }
 }
 
-fn number(cell: Cell, place: &str) -> Result<usize> {
+fn number(cell: TableCell, place: &str) -> Result<usize> {
     match cell {
-        Cell::Text(text) => text.trim().parse().map_err(|_| {
+        TableCell::Text(text) => text.trim().parse().map_err(|_| {
             Error::new(place, format!("`start` is `{text}`"), "give the first character of the answer, counted from 0")
         }),
         _ => Err(Error::new(place, "`start` is a list", "give one number")),

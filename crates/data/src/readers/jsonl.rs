@@ -1,6 +1,6 @@
 //! JSON lines: an object a line. Keys are found like the columns of a table; `translation.en` reaches into objects.
 
-use super::fields::{self, Cell};
+use super::fields::{self, TableCell};
 use super::records::{Cut, Indexed, Parse, Record};
 use super::{Column, Opened, Reader};
 use crate::example::Field;
@@ -39,7 +39,7 @@ impl Parse for Lines {
 }
 
 impl Lines {
-    fn cell(&self, object: &Map<String, Value>, field: &Field, place: &str) -> Result<Option<Cell>> {
+    fn cell(&self, object: &Map<String, Value>, field: &Field, place: &str) -> Result<Option<TableCell>> {
         let keys: Vec<&str> = object.keys().map(String::as_str).collect();
         let (name, value) = match self.columns.get(field.name) {
             Some(Column::Named(name)) => (name.as_str(), reach(object, name)),
@@ -67,17 +67,17 @@ fn reach<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     })
 }
 
-fn cell(value: &Value) -> Option<Cell> {
+fn cell(value: &Value) -> Option<TableCell> {
     match value {
         Value::Object(answers) => {
             // SQuAD as flattened by others: {"text": ["Rome"], "answer_start": [13]}, both empty without an answer.
             let text = first(answers.get("text")?);
             let start = first(answers.get("answer_start")?).and_then(Value::as_u64);
             let text = text.and_then(Value::as_str).unwrap_or_default().into();
-            Some(Cell::Answer { text, start: start.map(|s| usize::try_from(s).unwrap_or(usize::MAX)) })
+            Some(TableCell::Answer { text, start: start.map(|s| usize::try_from(s).unwrap_or(usize::MAX)) })
         }
-        Value::Array(list) => list.iter().map(scalar).collect::<Option<_>>().map(Cell::List),
-        value => scalar(value).map(Cell::Text),
+        Value::Array(list) => list.iter().map(scalar).collect::<Option<_>>().map(TableCell::List),
+        value => scalar(value).map(TableCell::Text),
     }
 }
 

@@ -4,7 +4,7 @@
 //! quotes are mostly plain characters (`"Yes" she said`), so there a field is only unquoted when its closing quote ends
 //! the field on the same line; a file that needs the full rules says [`Quotes::Full`].
 
-use super::fields::{self, Cell};
+use super::fields::{self, TableCell};
 use super::records::{Cut, Indexed, Parse, Record};
 use super::{Column, Opened, Reader};
 use crate::{Error, Example, Result, Task};
@@ -109,7 +109,7 @@ impl Parse for Rows {
         }
         fields::example(self.task, &place, |i| {
             let column = self.picks.get(i).copied().flatten();
-            Ok(column.and_then(|c| cells.get(c)).map(|cell| Cell::Text(cell.clone())))
+            Ok(column.and_then(|c| cells.get(c)).map(|cell| TableCell::Text(cell.clone())))
         })
         .map(Some)
     }

@@ -10,11 +10,11 @@
 //! Among equals the continuation that stood higher before wins, then the lower id: the same input gives the same answer.
 //!
 //! ```
-//! use qkv_decode::{Beam, Config, Engine, Request, Search};
+//! use qkv_decode::{Beam, EngineConfig, Engine, Request, Search};
 //! use qkv_model::{Transformer, presets};
 //! let spec = presets::find("tiny-pair").unwrap().spec();
 //! let model = Transformer::new(&spec, 1, &burn::tensor::Device::flex()).unwrap();
-//! let mut engine = Engine::new(std::sync::Arc::new(model), Config::default());
+//! let mut engine = Engine::new(std::sync::Arc::new(model), EngineConfig::default());
 //! let search = Search::Beam(Beam { n_best: 2, ..Beam::new(4) });
 //! let (source, start) = (Some(vec![5, 6, 7]), vec![1]);
 //! let request = Request { source, search, ends: vec![2], max_tokens: 8, ..Request::new(start) };

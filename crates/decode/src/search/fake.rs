@@ -1,7 +1,7 @@
 //! A network that is a table: the logits depend on the last token, the state too.
 
 use super::*;
-use crate::{Chain, Config, Decoder, Engine, Finished, PassInput};
+use crate::{Chain, Decoder, Engine, EngineConfig, Finished, PassInput};
 use qkv_base::Key;
 use qkv_nn::RowCache;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Fake {
     }
 
     pub(crate) fn engine(self) -> Engine {
-        Engine::new(Arc::new(self), Config::default())
+        Engine::new(Arc::new(self), EngineConfig::default())
     }
 }
 

@@ -4,11 +4,11 @@
 //! its own number and the step, and on nothing else: batches draw what singles draw.
 //!
 //! ```
-//! use qkv_decode::{Config, Engine, Request, Search};
+//! use qkv_decode::{EngineConfig, Engine, Request, Search};
 //! use qkv_model::{Transformer, presets};
 //! let spec = presets::find("tiny-decoder").unwrap().spec();
 //! let model = Transformer::new(&spec, 1, &burn::tensor::Device::flex()).unwrap();
-//! let mut engine = Engine::new(std::sync::Arc::new(model), Config::default());
+//! let mut engine = Engine::new(std::sync::Arc::new(model), EngineConfig::default());
 //! let chain = "top_k 40, temperature 0.8".parse()?;
 //! let search = Search::Sample { n: 3 }; // three continuations of the one prompt
 //! let request = Request { chain, search, ends: vec![2], max_tokens: 8, seed: 1, ..Request::new(vec![5, 6, 7]) };

@@ -9,7 +9,7 @@ mod value;
 use qkv_base::{Key, Result};
 
 use sheet::Stated;
-pub use sheet::{Parameter, Sheet};
+pub use sheet::{StepParameter, StepSheet};
 pub use value::{Range, Value};
 
 use crate::row::Row;
@@ -110,11 +110,11 @@ macro_rules! steps {
         })+)+
 
         /// The sheets of all steps.
-        pub static STEPS: &[Sheet] = &[$($(<$name as Stated>::SHEET),+),+];
+        pub static STEPS: &[StepSheet] = &[$($(<$name as Stated>::SHEET),+),+];
 
         impl Step {
             /// The step's sheet.
-            pub fn sheet(&self) -> &'static Sheet {
+            pub fn sheet(&self) -> &'static StepSheet {
                 match self {
                     $($(Step::$name(_) => const { &<$name as Stated>::SHEET },)+)+
                 }
@@ -128,7 +128,7 @@ macro_rules! steps {
             }
 
             /// The step of a sheet with these values, in the sheet's order.
-            fn build(sheet: &Sheet, values: Vec<Value>) -> Result<Self> {
+            fn build(sheet: &StepSheet, values: Vec<Value>) -> Result<Self> {
                 sheet.check(&values)?;
                 $($(
                     if sheet.name == <$name as Stated>::SHEET.name {
@@ -207,7 +207,7 @@ impl std::fmt::Display for Step {
 }
 
 /// A sheet whose ranges and fields disagree: a mistake of ours that a test finds, not the user's.
-pub(crate) fn broken(sheet: &Sheet) -> qkv_base::Error {
+pub(crate) fn broken(sheet: &StepSheet) -> qkv_base::Error {
     qkv_base::Error::new(format!("`{}`", sheet.name), "its sheet and its fields disagree", "please report this")
 }
 

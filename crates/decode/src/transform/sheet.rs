@@ -7,7 +7,7 @@ use super::value::{Range, Value, join};
 
 /// What there is to know about a step without running it.
 #[derive(Clone, Copy, Debug)]
-pub struct Sheet {
+pub struct StepSheet {
     /// its name in a chain, `top_k`; with dashes it is the flag, `--top-k`
     pub name: &'static str,
     /// other names it answers to
@@ -19,12 +19,12 @@ pub struct Sheet {
     /// how it is written
     pub example: &'static str,
     /// its parameters, in the order in which they may be given without a name
-    pub parameters: &'static [Parameter],
+    pub parameters: &'static [StepParameter],
 }
 
 /// One parameter of a step.
 #[derive(Clone, Copy, Debug)]
-pub struct Parameter {
+pub struct StepParameter {
     /// its name: `base` in `dry 0.8 base=1.75`
     pub name: &'static str,
     /// what it is when left out; a parameter without one must be given
@@ -36,14 +36,14 @@ pub struct Parameter {
 }
 
 /// A Rust type that a parameter can have.
-pub(crate) trait Field: Sized {
+pub(crate) trait StepField: Sized {
     fn take(value: Value) -> Option<Self>;
     fn give(&self) -> Value;
 }
 
 macro_rules! field {
     ($($ty:ty => $kind:ident),*) => {$(
-        impl Field for $ty {
+        impl StepField for $ty {
             fn take(value: Value) -> Option<Self> {
                 if let Value::$kind(x) = value { Some(x) } else { None }
             }
@@ -58,7 +58,7 @@ field!(f64 => Number, usize => Whole, Vec<u32> => Ids, Vec<Vec<u32>> => Sequence
 
 /// A thing of the chain that its sheet describes: a transform or a pick.
 pub(crate) trait Stated: Sized {
-    const SHEET: Sheet;
+    const SHEET: StepSheet;
     /// The thing with these values, in the sheet's order; none if their kinds are not the sheet's.
     fn read(values: Vec<Value>) -> Option<Self>;
     /// Its values, in the sheet's order.
@@ -70,7 +70,7 @@ pub(crate) trait Stated: Sized {
     }
 }
 
-impl Sheet {
+impl StepSheet {
     /// Whether this sheet answers to a name. Case does not matter, and a dash is as good as an underscore.
     pub fn answers(&self, name: &str) -> bool {
         let name = name.to_lowercase().replace('-', "_");
@@ -92,7 +92,7 @@ impl Sheet {
         Ok(())
     }
 
-    pub(crate) fn out_of_range(&self, parameter: &Parameter, text: &str) -> Error {
+    pub(crate) fn out_of_range(&self, parameter: &StepParameter, text: &str) -> Error {
         Error::new(
             format!("`{}`", self.name),
             format!("{} is `{text}`, but must be {}", parameter.name, parameter.range),
@@ -161,7 +161,7 @@ impl Sheet {
         Error::new(format!("`{}`", self.name), format!("does not know what to do with `{word}`"), hint)
     }
 
-    fn missing(&self, parameter: &Parameter) -> Error {
+    fn missing(&self, parameter: &StepParameter) -> Error {
         let hint = format!("{}: {}, as in `{}`", parameter.about, parameter.range, self.example);
         Error::new(format!("`{}`", self.name), format!("needs its {}", parameter.name), hint)
     }
@@ -180,7 +180,7 @@ impl Sheet {
     }
 }
 
-impl Parameter {
+impl StepParameter {
     /// What it is when left out.
     pub fn fallback(&self) -> Option<Value> {
         self.default.and_then(|text| self.range.read(text))
@@ -209,16 +209,16 @@ macro_rules! step {
         }
 
         impl $crate::transform::sheet::Stated for $name {
-            const SHEET: $crate::transform::sheet::Sheet = {
+            const SHEET: $crate::transform::sheet::StepSheet = {
                 #[allow(unused_imports)]
-                use $crate::transform::{Parameter, Range::*, Sheet, sheet::or_none};
-                Sheet {
+                use $crate::transform::{StepParameter, Range::*, StepSheet, sheet::or_none};
+                StepSheet {
                     name: $text,
                     aliases: &$aliases,
                     about: $about,
                     off: $off,
                     example: $example,
-                    parameters: &[$(Parameter {
+                    parameters: &[$(StepParameter {
                         name: stringify!($field),
                         default: or_none(&[$($default)?]),
                         range: $range,
@@ -229,10 +229,10 @@ macro_rules! step {
             #[allow(unused_mut, unused_variables)]
             fn read(values: Vec<$crate::transform::Value>) -> Option<Self> {
                 let mut values = values.into_iter();
-                Some(Self { $($field: $crate::transform::sheet::Field::take(values.next()?)?),* })
+                Some(Self { $($field: $crate::transform::sheet::StepField::take(values.next()?)?),* })
             }
             fn write(&self) -> Vec<$crate::transform::Value> {
-                vec![$($crate::transform::sheet::Field::give(&self.$field)),*]
+                vec![$($crate::transform::sheet::StepField::give(&self.$field)),*]
             }
         }
     };
@@ -248,15 +248,15 @@ pub(crate) const fn or_none(default: &[&'static str]) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    const SHEET: Sheet = Sheet {
+    const SHEET: StepSheet = StepSheet {
         name: "two_words",
         aliases: &["tw"],
         about: "shows a sheet",
         off: "0 does nothing",
         example: "two_words 1",
         parameters: &[
-            Parameter { name: "size", default: None, range: Range::Whole(0), about: "how many" },
-            Parameter { name: "share", default: Some("0.5"), range: Range::From(0.0, 1.0), about: "of what" },
+            StepParameter { name: "size", default: None, range: Range::Whole(0), about: "how many" },
+            StepParameter { name: "share", default: Some("0.5"), range: Range::From(0.0, 1.0), about: "of what" },
         ],
     };
 

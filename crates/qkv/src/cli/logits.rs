@@ -3,7 +3,7 @@
 use super::fail::Fail;
 use super::input;
 use super::terminal::say;
-use qkv_model::outputs::{Inputs, Output, Show, forward_outputs};
+use qkv_model::outputs::{Inputs, Output, OutputOptions, forward_outputs};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -61,7 +61,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         };
         inputs.decoder_input_ids = Some(vec![written; rows]);
     }
-    let outputs = forward_outputs(&model.network, &inputs, Show { hidden: args.hidden, attentions: args.attentions })?;
+    let outputs =
+        forward_outputs(&model.network, &inputs, OutputOptions { hidden: args.hidden, attentions: args.attentions })?;
     let text = |output: &Output| serde_json::to_string(output).map_err(|e| Fail::failed("json", e, ""));
     let lines = outputs.iter().map(|(name, output)| Ok(format!("\"{name}\": {}", text(output)?)));
     let lines = lines.collect::<Result<Vec<String>, Fail>>()?;

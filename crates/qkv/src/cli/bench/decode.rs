@@ -5,7 +5,7 @@
 
 use super::{Subject, median, random_ids, reports};
 use crate::cli::fail::Fail;
-use qkv_decode::{Chain, Config, Engine, Pick, Request};
+use qkv_decode::{Chain, Engine, EngineConfig, Pick, Request};
 use qkv_model::{CausalLm, count, presets};
 use qkv_train::on_threads;
 use rayon::prelude::*;
@@ -84,7 +84,7 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     let (mut times, mut ids) = (vec![], vec![]);
     for _ in 0..=args.rounds {
         let start = Instant::now();
-        let mut engine = Engine::new(model.clone(), Config::default());
+        let mut engine = Engine::new(model.clone(), EngineConfig::default());
         let said = engine.run(prompts.iter().cloned().map(request).collect(), &mut |_, _| true)?;
         times.push(start.elapsed().as_secs_f64() / args.tokens as f64);
         ids = said[0].sequences[0].ids.clone();

@@ -2,7 +2,7 @@
 
 use super::{Subject, median, not_zero, random_ids, reports};
 use crate::cli::fail::Fail;
-use qkv_decode::{Beam, Chain, Config, Engine, Pick, Request, Search};
+use qkv_decode::{Beam, Chain, Engine, EngineConfig, Pick, Request, Search};
 use qkv_model::{CausalLm, count, presets};
 use qkv_train::on_threads;
 use serde::Serialize;
@@ -82,7 +82,7 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     let (mut times, mut ids) = (vec![], vec![]);
     for _ in 0..=args.rounds {
         let start = Instant::now();
-        let mut engine = Engine::new(model.clone(), Config::default());
+        let mut engine = Engine::new(model.clone(), EngineConfig::default());
         let said = engine.run(sources.iter().map(request).collect(), &mut |_, _| true)?;
         times.push(start.elapsed().as_secs_f64());
         ids = said[0].sequences[0].ids.clone();

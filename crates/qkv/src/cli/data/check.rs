@@ -6,7 +6,7 @@ use crate::cli::input;
 use crate::cli::terminal::say;
 use qkv_data::builtin::{self, Split};
 use qkv_data::readers::BadRows;
-use qkv_data::{Against, Corpus, Level, Reader, Report, Side, Task, Tokenize, check};
+use qkv_data::{Against, Corpus, DataReport, Reader, Severity, Side, Task, Tokenize, check};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
     verdict(&report, &args.file)
 }
 
-fn tell(report: &Report, notes: &[String], json: bool) -> Result<(), Fail> {
+fn tell(report: &DataReport, notes: &[String], json: bool) -> Result<(), Fail> {
     if !json {
         notes.iter().for_each(|note| eprintln!("note: {note}"));
         return say(report);
@@ -94,8 +94,8 @@ fn tell(report: &Report, notes: &[String], json: bool) -> Result<(), Fail> {
 }
 
 /// The reasons why training cannot start, if it cannot.
-fn verdict(report: &Report, file: &str) -> Result<(), Fail> {
-    let stops: Vec<_> = report.findings.iter().filter(|finding| finding.level == Level::Stop).collect();
+fn verdict(report: &DataReport, file: &str) -> Result<(), Fail> {
+    let stops: Vec<_> = report.findings.iter().filter(|finding| finding.level == Severity::Stop).collect();
     let Some(first) = stops.first() else { return Ok(()) };
     let reasons: Vec<&str> = stops.iter().map(|finding| finding.what.as_str()).collect();
     Err(Fail::failed(file, format!("training cannot start: {}", reasons.join("; ")), &first.hint))

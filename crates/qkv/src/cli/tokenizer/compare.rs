@@ -3,7 +3,7 @@
 use crate::cli::fail::Fail;
 use crate::cli::input;
 use crate::cli::terminal::say;
-use qkv_text::{Comparison, Tokenizer, compare};
+use qkv_text::{Tokenizer, TokenizerComparison, compare};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
     if args.json { say(comparison(&table)) } else { say(table.to_string().trim_end()) }
 }
 
-fn comparison(table: &Comparison) -> Value {
+fn comparison(table: &TokenizerComparison) -> Value {
     let row = |r: &qkv_text::CompareRow| {
         let rare: Vec<Value> = r.rare.iter().map(|(word, pieces)| json!({"word": word, "pieces": pieces})).collect();
         json!({
