@@ -2,7 +2,7 @@
 //! `cargo run --release --example fresh -- OUT`. `tests/check_with_transformers.py` loads them and compares.
 
 use burn::tensor::Device;
-use qkv_model::outputs::{Inputs, Show, forward_outputs};
+use qkv_model::outputs::{Inputs, OutputOptions, forward_outputs};
 use qkv_model::spec::{Head, Output, Pool, Spec};
 use qkv_model::{Pretrained, families, presets};
 use qkv_weights::Dtype;
@@ -57,7 +57,7 @@ fn main() {
         let dir = Path::new(&out).join(name);
         it.save(&dir, Dtype::F32, u64::MAX).unwrap_or_else(|e| panic!("{name}: {e}"));
         let (inputs, json) = inputs(&spec);
-        let outputs = forward_outputs(&it, &inputs, Show::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let outputs = forward_outputs(&it, &inputs, OutputOptions::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         let outputs: serde_json::Map<_, _> =
             outputs.into_iter().map(|(k, v)| (k, serde_json::to_value(v).expect("numbers"))).collect();
         let all = serde_json::json!({"inputs": json, "outputs": outputs});

@@ -10,7 +10,7 @@ use crate::{Error, Result, Transformer, count};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use qkv_nn::{MapParam, map_params, walk};
-use qkv_weights::{Checkpoint, Dtype, Finiteness, Format, Names, Report, Slot, Trouble};
+use qkv_weights::{Checkpoint, Dtype, Finiteness, Format, LoadReport, Names, Slot, Trouble};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub struct Pretrained {
     /// what the configuration says, unknown keys included
     pub config: Config,
     /// what loading found
-    pub report: Report,
+    pub report: LoadReport,
 }
 
 /// The files beside the weights that make a directory usable elsewhere.
@@ -59,7 +59,7 @@ impl Pretrained {
         let pooled = spec.head == Head::Pool;
         let ends = [own.then_some("lm_head.weight"), pooled.then_some("pooler.dense.weight")];
         let config = sheet.config(spec, known, &Files::new(ends.into_iter().flatten()))?;
-        Ok(Self { model, sheet, config, report: Report::default() })
+        Ok(Self { model, sheet, config, report: LoadReport::default() })
     }
 
     /// Loads a directory or a file.
@@ -177,14 +177,14 @@ fn config_beside(path: &Path) -> PathBuf {
 }
 
 /// Puts the tensors of a file in their places.
-fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) -> Result<(Transformer, Report)> {
+fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) -> Result<(Transformer, LoadReport)> {
     let slots = table.slots(&count::parameters(&model))?;
     let shapes: BTreeMap<&str, &[usize]> =
         file.entries().iter().map(|e| (e.name.as_str(), e.shape.as_slice())).collect();
     let found =
         |slot: &Slot| slot.also.iter().find_map(|name| shapes.get_key_value(name.as_str())).map(|(n, s)| (*n, *s));
     let wanted: Vec<Option<(&str, &[usize])>> = slots.iter().map(found).collect();
-    let mut report = Report::default();
+    let mut report = LoadReport::default();
     let used: BTreeSet<&str> = wanted.iter().flatten().map(|(name, _)| *name).collect();
     for name in shapes.keys().filter(|name| !used.contains(*name)) {
         match table.why_ignored(name) {

@@ -42,7 +42,7 @@ pub use finite::Finiteness;
 pub use gguf::save_gguf;
 pub use metadata::{Array, Metadata, Value};
 pub use names::{Layout, Names, Parameter, Slot};
-pub use report::{Report, Trouble};
+pub use report::{LoadReport, Trouble};
 pub use safetensors::save_safetensors;
 pub use tensor::Tensor;
 pub use whole::write_atomically;

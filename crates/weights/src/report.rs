@@ -37,7 +37,7 @@ impl Display for Trouble {
 
 /// The account of one load.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct LoadReport {
     /// how many tensors were used
     pub loaded: usize,
     /// how many numbers they hold
@@ -54,7 +54,7 @@ pub struct Report {
     pub warnings: Vec<String>,
 }
 
-impl Report {
+impl LoadReport {
     /// Fails with the whole list if anything is missing or misshapen.
     pub fn strict(self, place: &str) -> Result<Self> {
         if self.troubles.is_empty() {
@@ -81,12 +81,12 @@ mod tests {
         let missing = Trouble::Missing { name: "a.weight".into(), nearest: Some("b.weight".into()) };
         let misshapen = Trouble::Misshapen { name: "c".into(), want: vec![2, 3], got: vec![3, 2] };
         let report =
-            Report { troubles: vec![missing, misshapen], unused: vec!["b.weight".into()], ..Report::default() };
+            LoadReport { troubles: vec![missing, misshapen], unused: vec!["b.weight".into()], ..LoadReport::default() };
         assert_eq!(
             report.strict("model.safetensors").unwrap_err().to_string(),
             "model.safetensors: 2 tensors are not as the configuration says\n  missing: a.weight (nearest: b.weight)\n  \
              misshapen: c is [3, 2], but must be [2, 3]\n  unused: b.weight"
         );
-        assert!(Report::default().strict("x").is_ok());
+        assert!(LoadReport::default().strict("x").is_ok());
     }
 }
