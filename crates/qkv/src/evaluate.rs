@@ -59,6 +59,10 @@ pub fn evaluate(path: impl AsRef<Path>, data: &str, how: &Evaluate) -> Result<Ev
 
 fn judge(path: &Path, data: &str, how: &Evaluate) -> Result<Evaluated> {
     let trial = Evaluation::new(raw::load(path)?, path, how.length, &how.prefix)?;
+    if trial.task != Task::Translate && how.writing != Writing::default() {
+        let what = format!("is asked for, but {} is judged without writing a text", trial.task.name());
+        return Err(Error::new("a chain or a beam", what, "leave out the flags of chain and beam"));
+    }
     let corpus = trial.corpus(data, &how.columns, how.examples)?;
     let mut scores = trial.scores(&*corpus, &how.writing)?;
     how.metrics.iter().try_for_each(|m| scores.get(*m).map(|_| ()))?;

@@ -150,6 +150,15 @@ fn weights_that_are_not_finite_are_no_answer() -> Result<()> {
     Ok(())
 }
 
+/// How texts are written means nothing to a task that writes none: that is said, not passed over.
+#[test]
+fn a_beam_is_refused_where_nothing_is_written() -> Result<()> {
+    let (_dir, run) = trained(small("reviews", "classify", "bert", "wordpiece"));
+    let error = evaluate(run.dir(), "builtin:reviews", &Evaluate { examples: 4, ..greedy() }).unwrap_err();
+    assert_eq!(error.to_string(), "a chain or a beam: is asked for, but classify is judged without writing a text");
+    Ok(())
+}
+
 /// Pictures are prepared as the model's own file says, whoever asks.
 #[test]
 fn pictures_are_prepared_in_one_place() -> Result<()> {

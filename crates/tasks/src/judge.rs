@@ -28,7 +28,7 @@ pub struct Judge<'a> {
 }
 
 /// How texts are written while a model is judged: as the verb would, unless something else is said.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Writing {
     /// what bends each row of logits
     pub chain: ChainOptions,

@@ -9,7 +9,7 @@ use qkv_tasks::generate::{Generation, Search, Traced};
 #[derive(clap::Args, Clone, Default)]
 #[command(next_help_heading = "Chain")]
 pub(crate) struct ChainArgs {
-    /// The whole chain in its order, such as "dry 0.8, top_k 40, top_p 0.95, temperature 0.7"; `help` lists all steps
+    /// The whole chain in its order, such as "dry 0.8, top_k 40, top_p 0.95, temperature 0.7"; `qkv generate --chain help` lists all steps
     #[arg(long, value_name = "STEPS")]
     pub(crate) chain: Option<String>,
     /// Another tool's order and defaults: hf, llama.cpp or kobold
