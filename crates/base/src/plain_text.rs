@@ -1,5 +1,7 @@
-//! Text as it comes in and goes out: the mark that some editors put before UTF-8, and the letters that HTML takes for its
-//! own.
+//! Text as it comes in and goes out: the mark that some editors put before UTF-8, and the letters that HTML and terminals
+//! take for their own.
+
+use std::borrow::Cow;
 
 /// U+FEFF in UTF-8.
 pub const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -34,4 +36,27 @@ pub fn escape_html(text: &str) -> String {
         }
     }
     out
+}
+
+/// Text that a terminal takes for text. A control character could move the cursor, change the title, hide what stands
+/// before it or answer for the person; one that turns the direction of writing could show a name that is another. They
+/// are shown as they would be written in a program; line ends and tabs stay.
+///
+/// ```
+/// assert_eq!(qkv_base::printable("a\tè\n"), "a\tè\n");
+/// assert_eq!(qkv_base::printable("\u{1b}[31mred\u{9b}0m\u{202e}"), "\\u{1b}[31mred\\u{9b}0m\\u{202e}");
+/// ```
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if acts(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
 }

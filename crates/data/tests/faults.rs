@@ -46,7 +46,7 @@ fn all(opened: &Opened) -> Vec<Example> {
 
 /// 16
 #[test]
-fn marks_line_ends_and_bad_bytes() {
+fn fault_16_marks_line_ends_and_bad_bytes() {
     let file = File::new("a.tsv", "\u{feff}source\ttarget\r\nthe house\tla casa\r\n");
     assert_eq!(all(&read(file.path(), Task::Translate).unwrap()), [Example::pair("the house", "la casa")]);
     let file = File::new("a.tsv", b"one\tuno\ntwo\tdu\xe9\nthree\ttre\n");
@@ -60,7 +60,7 @@ fn marks_line_ends_and_bad_bytes() {
 
 /// 17
 #[test]
-fn nothing_to_learn_from() {
+fn fault_17_nothing_to_learn_from() {
     assert_snapshot!(File::new("a.csv", "").refused(Task::Translate), @r"
     a.csv: 0 examples: the file is empty or holds nothing but a header
     hint: name a file with data
@@ -83,13 +83,13 @@ fn nothing_to_learn_from() {
     let error = Loader::new(Arc::new(rows), Objective::Answer(answer), Policy::default(), 1).err().unwrap();
     assert_snapshot!(format!("{error}\nhint: {}", error.hint), @r"
     data: 0 examples after filtering (3 dropped: 3 too long)
-    hint: check the task, the columns and the length: qkv data check
+    hint: check the task, the columns and the length: qkv data check FILE --task TASK
     ");
 }
 
 /// 18
 #[test]
-fn tables_with_quotes_and_without() {
+fn fault_18_tables_with_quotes_and_without() {
     let file = File::new("a.csv", "text,label\n\"He said \"\"no\"\",\nand left\",bad\nfine,good\n");
     let opened = read(file.path(), Task::Classify).unwrap();
     assert_eq!(
@@ -121,7 +121,7 @@ fn tables_with_quotes_and_without() {
 
 /// 18: columns asked for by name and by number, and a header of other names.
 #[test]
-fn columns_are_named_or_counted() {
+fn fault_18_columns_are_named_or_counted() {
     let file = File::new("a.tsv", "id\tstars\tbody\n1\tfive\tgood film\n");
     let reader = Reader::new(Task::Classify).column("text", "body").unwrap().column("label", "2").unwrap();
     assert_eq!(all(&reader.open(file.path()).unwrap()), [Example::labelled("good film", "five")]);
@@ -146,7 +146,7 @@ fn columns_are_named_or_counted() {
 
 /// 19
 #[test]
-fn one_bad_line_among_many() {
+fn fault_19_one_bad_line_among_many() {
     let mut text = "{\"text\": \"fine\"}\n".repeat(20_000);
     text.insert_str(17 * 12_344, "{\"text\": fine}\n");
     let file = File::new("a.jsonl", text);
@@ -160,7 +160,7 @@ fn one_bad_line_among_many() {
 
 /// 20, 22, 23
 #[test]
-fn the_check_counts_what_would_spoil_training() {
+fn fault_20_fault_23_the_check_counts_what_would_spoil_training() {
     let words = Words::of(["Ada left Rome", "Bob saw Oslo"]);
     let train = vec![
         Example::tagged([("Ada", "B-PER"), ("left", "O"), ("Rome", "B-LOC")]),
@@ -231,7 +231,7 @@ impl Tokenize for Liar {
 }
 
 #[test]
-fn ids_outside_the_vocabulary_are_named_before_any_lookup() {
+fn fault_21_ids_outside_the_vocabulary_are_named_before_any_lookup() {
     let objective = Objective::classify(Arc::new(Liar), Frame::bert(&Liar).unwrap(), Labels::new(["x"]), 8);
     let rows = vec![Example::labelled("a", "x")];
     let loader =
@@ -245,7 +245,7 @@ fn ids_outside_the_vocabulary_are_named_before_any_lookup() {
 
 /// 22: what is cut is counted, what is empty is skipped and counted.
 #[test]
-fn cutting_is_counted() {
+fn fault_22_cutting_is_counted() {
     let words = Arc::new(Words::of(["a"]));
     let objective = Objective::classify(words.clone(), Frame::bert(&*words).unwrap(), Labels::new(["x"]), 6);
     let rows = vec![

@@ -44,13 +44,13 @@ impl Chain {
     }
 
     /// Runs the steps and tells, before the first and after each, the `top` best tokens and what was lost.
-    pub fn apply_traced(&self, row: &mut Row, said: &History, top: usize) -> Result<Vec<Stage>> {
-        let mut stages = vec![Stage::first(row, top)];
+    pub fn apply_traced(&self, row: &mut Row, said: &History, top: usize, watched: Option<u32>) -> Result<Vec<Stage>> {
+        let mut stages = vec![Stage::first(row, watched, top)];
         for (i, step) in self.steps.iter().enumerate() {
             let before = row.clone();
             step.apply(row, said);
             self.alive(i, row)?;
-            stages.push(Stage::after(step.to_string(), before, row, stages.last(), top));
+            stages.push(Stage::after(step.to_string(), before, row, stages.last(), watched, top));
         }
         Ok(stages)
     }

@@ -2,7 +2,7 @@
 //!
 //! Everything that we do not do is told by name, so that a different answer than the author's has a reason one can read.
 
-use qkv_base::{Error, Result};
+use qkv_base::{Error, MOST_TEXT, Result, read_file};
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -98,18 +98,13 @@ impl Defaults {
     pub fn load(dir: &Path, config: &Map<String, Value>) -> Result<Self> {
         let path = dir.join("generation_config.json");
         let place = path.display().to_string();
-        let read = match std::fs::read(&path) {
-            Ok(bytes) => {
-                let wrong =
-                    |what: String| Error::new(&place, what, "mend or remove the file; the model runs without it");
-                let text = qkv_base::without_bom(&bytes);
-                let value: Value = serde_json::from_slice(text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
-                let Value::Object(map) = value else { return Err(wrong("is not a JSON object".into())) };
-                map
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Map::new(),
-            Err(e) => return Err(Error::read(place, &e, "may it be read?")),
-        };
+        if !path.exists() {
+            return Self::of(&place, &Map::new(), config);
+        }
+        let wrong = |what: String| Error::new(&place, what, "mend or remove the file; the model runs without it");
+        let bytes = read_file(&path, MOST_TEXT, "may it be read?")?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|e| wrong(format!("is not JSON: {e}")))?;
+        let Value::Object(read) = value else { return Err(wrong("is not a JSON object".into())) };
         Self::of(&place, &read, config)
     }
 

@@ -32,6 +32,7 @@ pub use request::Request;
 
 use crate::decoder::{Decoder, Observe, PassInput, PassOutput};
 use crate::search::{Chosen, Machine, Next, SearchTrace, Sequence, View};
+use crate::stop::End;
 use crate::text::{Detokenizer, RowText};
 use qkv_base::{Error, Result};
 use qkv_nn::RowCache;
@@ -487,8 +488,13 @@ fn with_text(
     detokenizer: Option<&dyn Detokenizer>,
 ) -> Result<Vec<Sequence>> {
     let Some(detokenizer) = detokenizer else { return Ok(sequences) };
-    let text = |sequence: Sequence| {
-        if sequence.text.is_some() {
+    let text = |mut sequence: Sequence| {
+        if let Some(text) = &sequence.text {
+            if sequence.end == End::Text {
+                let kept = kept(&sequence.ids, text.len(), detokenizer)?;
+                sequence.ids.truncate(kept);
+                sequence.logprobs.truncate(kept);
+            }
             return Ok(sequence);
         }
         let mut text = RowText::new(detokenizer, &request.stop);
@@ -499,4 +505,17 @@ fn with_text(
         Ok(Sequence { text: Some(text.text().to_string()), ..sequence })
     };
     sequences.into_iter().map(text).collect()
+}
+
+/// How many of the tokens say the first `length` bytes of their text: those of a stop string, which is not said, are left
+/// out. A token that ends the text and begins the stop string stays.
+fn kept(ids: &[u32], length: usize, detokenizer: &dyn Detokenizer) -> Result<usize> {
+    let (mut stream, mut said) = (detokenizer.stream(), 0);
+    for (i, id) in ids.iter().enumerate() {
+        if said >= length {
+            return Ok(i);
+        }
+        said += stream.push(*id)?.len();
+    }
+    Ok(ids.len())
 }

@@ -1,7 +1,7 @@
 //! What a chain did, token by token: the data behind `--trace`, and its three faces (terminal, JSON, one HTML file).
 //!
 //! A token's stages are the row before the first step and after each step; what one step did is the difference of two
-//! neighbours. A stage lists its best tokens, and those of the stage before that are still possible, so that a token which is
+//! neighbours. A stage lists its best tokens, the one that was chosen in the end, and those of the stage before that are still possible, so that a token which is
 //! missing in the next stage was taken out there.
 
 use std::fmt::Write;
@@ -19,7 +19,7 @@ use crate::row::Row;
 /// let chain: Chain = "top_k 2, greedy".parse().unwrap();
 /// let mut row = Row::of(&[1.0, 3.0, 2.0]).unwrap();
 /// let said = History::default();
-/// let stages = chain.apply_traced(&mut row, &said, 5).unwrap();
+/// let stages = chain.apply_traced(&mut row, &said, 5, None).unwrap();
 /// let (picked, _) = chain.pick.choose(&mut row, said.key, chain.pick.start()).unwrap();
 /// let mut trace = Trace::new(&chain);
 /// trace.tokens.push(TokenTrace { stages, picked, text: None });
@@ -77,26 +77,35 @@ pub struct TracedCandidate {
 
 impl Stage {
     /// The row before the first step.
-    pub(crate) fn first(row: &mut Row, top: usize) -> Self {
-        Self::of("logits".into(), row, None, top)
+    pub(crate) fn first(row: &mut Row, watched: Option<u32>, top: usize) -> Self {
+        Self::of("logits".into(), row, None, watched, top)
     }
 
     /// The row after a step.
-    pub(crate) fn after(step: String, mut before: Row, row: &mut Row, previous: Option<&Stage>, top: usize) -> Self {
+    pub(crate) fn after(
+        step: String,
+        mut before: Row,
+        row: &mut Row,
+        previous: Option<&Stage>,
+        watched: Option<u32>,
+        top: usize,
+    ) -> Self {
         let scale = before.scale();
         let gone = || before.alive().iter().filter(|id| row.logit(**id) == f32::NEG_INFINITY);
         let mass_removed = gone().fold(0.0, |sum, id| sum + scale.probability(before.logit(*id)));
         let removed = gone().count();
-        Self { removed, mass_removed, ..Self::of(step, row, previous, top) }
+        Self { removed, mass_removed, ..Self::of(step, row, previous, watched, top) }
     }
 
-    fn of(step: String, row: &mut Row, previous: Option<&Stage>, top: usize) -> Self {
+    fn of(step: String, row: &mut Row, previous: Option<&Stage>, watched: Option<u32>, top: usize) -> Self {
         let scale = row.scale();
         let mut ids = row.ranked(top).to_vec();
         let still = |id: &u32| row.logit(*id) > f32::NEG_INFINITY && !ids.contains(id);
-        let more: Vec<u32> = previous.iter().flat_map(|stage| &stage.candidates).map(|c| c.id).filter(still).collect();
+        let more: Vec<u32> =
+            previous.iter().flat_map(|stage| &stage.candidates).map(|c| c.id).chain(watched).filter(still).collect();
         ids.extend(more);
         ids.sort_by(|a, b| row.logit(*b).total_cmp(&row.logit(*a)).then(a.cmp(b)));
+        ids.dedup(); // the one that is watched may have been listed before
         let candidate = |id: u32| {
             let logit = row.logit(id);
             TracedCandidate { id, text: None, logit, probability: scale.probability(logit) }
@@ -291,7 +300,7 @@ mod tests {
     fn trace() -> Trace {
         let chain: Chain = "top_k 3, min_p 0.4, temperature 0.5, greedy".parse().unwrap();
         let mut row = Row::of(&[0.5f32, 0.25, 0.125, 0.0625, 0.0625].map(f32::ln)).unwrap();
-        let stages = chain.apply_traced(&mut row, &History::default(), 4).unwrap();
+        let stages = chain.apply_traced(&mut row, &History::default(), 4, None).unwrap();
         let (picked, _) = chain.pick.choose(&mut row, History::default().key, chain.pick.start()).unwrap();
         let mut trace = Trace::new(&chain);
         trace.tokens.push(TokenTrace { stages, picked, text: None });
@@ -361,7 +370,7 @@ token 1: "<b>" (0), probability 0.8000
             let said = History { prompt: &[1, 2, 3], key: qkv_base::Key::new(4, step, 1), ..History::default() };
             let (mut plain, mut traced) = (Row::of(&logits).unwrap(), Row::of(&logits).unwrap());
             chain.apply(&mut plain, &said).unwrap();
-            let stages = chain.apply_traced(&mut traced, &said, 10).unwrap();
+            let stages = chain.apply_traced(&mut traced, &said, 10, None).unwrap();
             assert_eq!((plain.logits(), plain.alive()), (traced.logits(), traced.alive()));
             assert_eq!(stages.len(), 6);
         }

@@ -18,12 +18,16 @@
 //! were tried before: most activations of a small network are shorter than a huge page, and batches of many shapes left
 //! twice what was in use.) Requests below 16 KiB are the system's business.
 //!
+//! Every request is charged to the budget of its thread, where it has one (`qkv_base::budget`): a stranger's template that
+//! asks for too much is stopped here.
+//!
 //! ```no_run
 //! #[global_allocator]
 //! static ALLOCATOR: qkv_kernels::alloc::Reuse = qkv_kernels::alloc::Reuse::new();
 //! # fn main() {}
 //! ```
 
+use qkv_base::budget;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 
@@ -267,6 +271,7 @@ mod pages {
 // method allocates or unwinds.
 unsafe impl GlobalAlloc for Reuse {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        budget::charge(layout.size());
         match Self::needed(layout) {
             Some(needed) => self.get(needed),
             // SAFETY: the caller promises a layout of non-zero size.
@@ -275,6 +280,7 @@ unsafe impl GlobalAlloc for Reuse {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        budget::charge(layout.size());
         let Some(needed) = Self::needed(layout) else {
             // SAFETY: as above.
             return unsafe { System.alloc_zeroed(layout) };
@@ -288,6 +294,7 @@ unsafe impl GlobalAlloc for Reuse {
     }
 
     unsafe fn dealloc(&self, data: *mut u8, layout: Layout) {
+        budget::refund(layout.size());
         let Some(needed) = Self::needed(layout) else {
             // SAFETY: small blocks came from `System`, with this layout.
             return unsafe { System.dealloc(data, layout) };
@@ -303,6 +310,8 @@ unsafe impl GlobalAlloc for Reuse {
     unsafe fn realloc(&self, data: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else { return std::ptr::null_mut() };
         if let (None, None) = (Self::needed(layout), Self::needed(wanted)) {
+            budget::charge(size);
+            budget::refund(layout.size());
             // SAFETY: the system's business before and after.
             return unsafe { System.realloc(data, layout, size) };
         }

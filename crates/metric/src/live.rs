@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eta_follows_a_machine_that_got_busy() {
+    fn fault_32_the_eta_follows_a_machine_that_got_busy() {
         let mut eta = Eta::default();
         (0..200).for_each(|_| eta.step(Duration::from_millis(100)));
         (0..60).for_each(|_| eta.step(Duration::from_millis(300)));

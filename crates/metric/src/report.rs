@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn text_stays_text() {
+    fn fault_45_text_stays_text() {
         let page = page();
         assert!(!page.contains("<script") && !page.contains("\" onload") && !page.contains('\0'));
     }

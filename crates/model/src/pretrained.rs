@@ -100,7 +100,8 @@ impl Pretrained {
             Some(dialect) => (dialect.names)(&spec),
             None => (sheet.names)(&spec, &config),
         };
-        let (model, report) = import(model, &file, &table, new_head)?;
+        let contradictions = if new_head { vec![] } else { config.contradictions() };
+        let (model, report) = import(model, &file, &table, new_head, contradictions)?;
         let report = report.strict(&path.display().to_string())?;
         Ok(Self { model, sheet, config, report })
     }
@@ -177,7 +178,13 @@ fn config_beside(path: &Path) -> PathBuf {
 }
 
 /// Puts the tensors of a file in their places.
-fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) -> Result<(Transformer, LoadReport)> {
+fn import(
+    model: Transformer,
+    file: &Checkpoint,
+    table: &Names,
+    new_head: bool,
+    contradictions: Vec<String>,
+) -> Result<(Transformer, LoadReport)> {
     let slots = table.slots(&count::parameters(&model))?;
     let shapes: BTreeMap<&str, &[usize]> =
         file.entries().iter().map(|e| (e.name.as_str(), e.shape.as_slice())).collect();
@@ -192,18 +199,12 @@ fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) 
             None => report.unused.push(name.to_string()),
         }
     }
-    let mut values = BTreeMap::new();
-    let mut finite = Finiteness::default();
+    // First all shapes, then the values: what does not fit is told before anything is read.
+    let mut fitting = vec![];
     for (slot, wanted) in slots.iter().zip(&wanted) {
         let is_new = new_head && slot.ours().all(|p| p.path.starts_with("head."));
         match wanted {
-            Some((name, shape)) if *shape == slot.shape => {
-                let theirs = file.read_f32_counting(name, &mut finite)?;
-                report.loaded += 1;
-                report.elements += theirs.len() as u64;
-                let parts = if slot.is_plain() { vec![theirs] } else { slot.inward(&theirs) };
-                values.extend(slot.ours().map(|p| p.path.clone()).zip(parts));
-            }
+            Some((name, shape)) if *shape == slot.shape => fitting.push((slot, *name)),
             _ if is_new => report.fresh.extend(slot.ours().map(|p| p.path.clone())),
             Some((name, shape)) => report.troubles.push(Trouble::Misshapen {
                 name: name.to_string(),
@@ -218,9 +219,26 @@ fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) 
             }
         }
     }
+    let mut values = BTreeMap::new();
+    let mut finite = Finiteness::default();
+    if !report.troubles.is_empty() {
+        return Ok((model, report));
+    }
+    let elements: u64 = slots.iter().map(|slot| slot.shape.iter().map(|n| *n as u64).product::<u64>()).sum();
+    let hint = "close other programs, or use a smaller model";
+    qkv_base::memory::ensure(elements.saturating_mul(4), "model", "the weights need", hint)?;
+    for (slot, name) in fitting {
+        let theirs = file.read_f32_counting(name, &mut finite)?;
+        report.loaded += 1;
+        report.elements += theirs.len() as u64;
+        let parts = if slot.is_plain() { vec![theirs] } else { slot.inward(&theirs) };
+        values.extend(slot.ours().map(|p| p.path.clone()).zip(parts));
+    }
+    report.warnings.extend(contradictions);
     if !finite.is_clean() {
         report.warnings.push(finite.to_string());
     }
+    report.finite = finite;
     Ok((fill(model, values), report))
 }
 

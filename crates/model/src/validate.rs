@@ -10,6 +10,8 @@ use qkv_nn::position::Buckets;
 pub(crate) const AXIS: usize = 1 << 28;
 /// The most layers: each has a place in memory before any weight is there.
 const LAYERS: usize = 10_000;
+/// The widest head: each layer holds numbers for it before any weight is there.
+const HEAD: usize = 1 << 16;
 const PARAMETERS: u128 = 10_000_000_000_000;
 
 impl Spec {
@@ -76,6 +78,10 @@ impl Spec {
                 (what, format!("use {near} heads, or a width of {}", width.next_multiple_of(heads)))
             })?,
         }
+        let dim = stack.heads(width).dim;
+        ensure(dim <= HEAD, at("head_width"), || {
+            (format!("heads of {dim} are absurdly wide"), format!("use at most {HEAD}, or more heads"))
+        })?;
         ensure(heads.is_multiple_of(stack.kv_heads), at("kv_heads"), || {
             let what = format!("{} key heads cannot serve {heads} query heads equally", stack.kv_heads);
             (what, format!("choose a number that divides {heads}"))
@@ -261,10 +267,14 @@ mod tests {
         assert!(
             broken(d, |s| {
                 s.width = 1 << 27;
-                decoder(s).layers = 1 << 13
+                decoder(s).layers = 1 << 13;
+                (decoder(s).heads, decoder(s).kv_heads) = (1 << 13, 1 << 13);
             })
             .contains("more than any network")
         );
+        // Held in memory by every layer before any weight is: refused at once.
+        assert!(broken(d, |s| decoder(s).head_width = HeadWidth::Of(270_000_000)).contains("absurdly"));
+        assert!(broken(d, |s| decoder(s).head_width = HeadWidth::Of(100_000)).contains("absurdly wide"));
         assert_eq!(broken(d, |s| s.dropout.hidden = 1.0), "dropout.hidden: 1 is not a probability of dropping");
         assert_eq!(broken(d, |s| s.dropout.inner = f64::NAN), "dropout.inner: NaN is not a probability of dropping");
         assert!(

@@ -47,7 +47,7 @@ fn load(dir: &Path) -> Result<Pretrained, qkv_model::Error> {
 }
 
 #[test]
-fn every_mismatch_is_told_at_once() {
+fn fault_06_every_mismatch_is_told_at_once() {
     let mut wide = config("bert-tag");
     wide["intermediate_size"] = json!(64);
     let error = load(altered("bert-tag", &wide, same).path()).unwrap_err();
@@ -65,7 +65,7 @@ fn every_mismatch_is_told_at_once() {
 }
 
 #[test]
-fn values_that_are_no_numbers_are_counted() {
+fn fault_07_values_that_are_no_numbers_are_counted() {
     let poison = |name: &str, mut values: Vec<f32>| {
         if name.ends_with("layer.1.output.dense.bias") {
             (values[3], values[5]) = (f32::NAN, f32::INFINITY);
@@ -96,7 +96,7 @@ fn tensors_that_do_not_matter_are_told_apart_from_those_that_nobody_wants() {
 }
 
 #[test]
-fn bad_configurations_are_refused_with_the_key() {
+fn fault_14_bad_configurations_are_refused_with_the_key() {
     let say = |key: &str, value: Value| {
         let mut changed = config("gpt2");
         changed[key] = value;

@@ -24,11 +24,13 @@ pub struct Convert {
     pub dtype: String,
     /// the largest shard in bytes
     pub max_shard: u64,
+    /// write over a file that is there (a directory that holds something is never written into)
+    pub force: bool,
 }
 
 impl Default for Convert {
     fn default() -> Self {
-        Self { to: None, dtype: "f32".into(), max_shard: 5_000_000_000 }
+        Self { to: None, dtype: "f32".into(), max_shard: 5_000_000_000, force: false }
     }
 }
 
@@ -57,7 +59,8 @@ pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> R
     if how.max_shard == 0 {
         return Err(Error::new("--max-shard", "must not be 0", "use a number of bytes"));
     }
-    if dst.is_file() || std::fs::read_dir(dst).is_ok_and(|mut d| d.next().is_some()) {
+    let full = std::fs::read_dir(dst).is_ok_and(|mut d| d.next().is_some());
+    if full || dst.is_file() && !how.force {
         return Err(Error::new(dst.display().to_string(), "exists already", "name a new place, or remove it first"));
     }
     let model = raw::load(src.as_ref())?;

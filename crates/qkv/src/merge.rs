@@ -1,6 +1,6 @@
 //! Adapters added into the weights that they adapt, in f32: the result is an ordinary checkpoint.
 
-use qkv_base::{Error, Result};
+use qkv_base::{Error, MOST_TEXT, Result, read_file};
 use qkv_data::Batch;
 use qkv_kernels::Key;
 use qkv_model::families::{Config, HeadKind, named};
@@ -24,11 +24,11 @@ pub struct Merged {
     pub files: Vec<String>,
 }
 
-/// Writes `model` with `adapter` added into it to `out`, which must not hold a model yet.
+/// Writes `model` with `adapter` added into it to `out`, which must not exist yet, or be an empty directory.
 pub fn merge(model: impl AsRef<Path>, adapter: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Merged> {
     let (model, adapter, out) = (model_of(model.as_ref()), adapter.as_ref(), out.as_ref());
-    if out.join("config.json").exists() {
-        return Err(Error::new(out.display().to_string(), "holds a model already", "choose another place"));
+    if out.is_file() || std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Error::new(out.display().to_string(), "exists already", "name a new place, or remove it first"));
     }
     let base = base(&model, adapter)?;
     let adapted = adapter::load(&base, adapter)?;
@@ -52,8 +52,7 @@ pub fn merge(model: impl AsRef<Path>, adapter: impl AsRef<Path>, out: impl AsRef
 pub(crate) fn base_of(adapter: &Path) -> Result<PathBuf> {
     let file = adapter.join("adapter_config.json");
     let fail = |what: String, hint: &str| Error::new(file.display().to_string(), what, hint);
-    let bytes = std::fs::read(&file)
-        .map_err(|e| Error::read(file.display().to_string(), &e, "is this a directory of PEFT's?"))?;
+    let bytes = read_file(&file, MOST_TEXT, "is this a directory of PEFT's?")?;
     let config: serde_json::Value =
         serde_json::from_slice(&bytes).map_err(|e| fail(format!("is not JSON: {e}"), "is it whole?"))?;
     let name = config["base_model_name_or_path"].as_str().unwrap_or_default();

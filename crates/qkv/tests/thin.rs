@@ -40,3 +40,13 @@ fn no_verb_knows_another() {
         }
     }
 }
+
+/// What a terminal would obey (control characters of a label, a tensor's name, a text) is made harmless in one place.
+#[test]
+fn everything_that_is_printed_goes_through_one_place() {
+    for (name, text) in cli().into_iter().filter(|(name, _)| !["terminal.rs", "show.rs"].contains(&name.as_str())) {
+        for way in ["println!", "print!", "stderr().lock()", "io::stderr().write"] {
+            assert!(!text.contains(way), "{name} uses {way}: use `say` or `talk` of terminal.rs");
+        }
+    }
+}

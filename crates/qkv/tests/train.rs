@@ -121,7 +121,7 @@ fn a_run_is_not_written_over_and_a_changed_recipe_is_refused() {
 }
 
 #[test]
-fn a_rate_without_measure_ends_with_a_word_about_it() {
+fn fault_29_a_rate_without_measure_ends_with_a_word_about_it() {
     let dir = place();
     let more = ["--set", "optim.rate=1e30", "--set", "schedule.warmup=0", "--set", "optim.clip=0", "--out", "r"];
     let (code, _, err) = qkv(dir.path(), &[&["train", "tiny.toml"][..], &more].concat());
@@ -170,7 +170,7 @@ fn what_is_refused_leaves_nothing_behind() {
 
 /// What only prints trains nothing, also where a run would go on.
 #[test]
-fn issue_21_4_a_recipe_that_is_printed_is_not_run() {
+fn a_recipe_that_is_printed_is_not_run() {
     let dir = place();
     let dir = dir.path();
     let (code, _, err) = qkv(dir, &["train", "tiny.toml", "--out", "r"]);

@@ -126,7 +126,7 @@ fn place(text: &str) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn a_killed_translation_goes_on_as_if_nothing_had_happened() {
+fn fault_24_a_killed_translation_goes_on_as_if_nothing_had_happened() {
     let (_held, dir) = place(&translate(20));
     survives_a_kill(&["train", "r.toml"], &dir);
 }
@@ -170,7 +170,7 @@ fn killed_adapters_go_on_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn asked_to_stop_a_run_finishes_its_step_saves_and_says_how_to_go_on() {
+fn fault_27_asked_to_stop_a_run_finishes_its_step_saves_and_says_how_to_go_on() {
     // Tests that are themselves started by `nohup` hand on that hanging up is to be ignored, and a run obeys.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|l| u64::from_str_radix(l.strip_prefix("SigIgn:")?.trim(), 16).ok());
@@ -191,7 +191,7 @@ fn asked_to_stop_a_run_finishes_its_step_saves_and_says_how_to_go_on() {
 }
 
 #[test]
-fn asked_twice_a_run_ends_at_once() {
+fn fault_27_asked_twice_a_run_ends_at_once() {
     // A step that lasts: the second signal comes while it is under way.
     let (_held, dir) = place(&language(100_000).replace("accumulate = 2", "accumulate = 2000"));
     let mut child = start(&dir, &["train", "r.toml", "--out", "r"]);
@@ -208,7 +208,7 @@ fn asked_twice_a_run_ends_at_once() {
 }
 
 #[test]
-fn nobody_listening_is_no_reason_to_fail() {
+fn fault_27_nobody_listening_is_no_reason_to_fail() {
     let (_held, dir) = place(&masked(12));
     let mut child = start(&dir, &["train", "r.toml", "--out", "r"]);
     // `2>&1 | head -1`: one line is read, then both ends are closed.
@@ -221,7 +221,7 @@ fn nobody_listening_is_no_reason_to_fail() {
 }
 
 #[test]
-fn one_run_has_one_process() {
+fn fault_31_one_run_has_one_process() {
     let (_held, dir) = place(&masked(100_000));
     let mut child = start(&dir, &["train", "r.toml", "--out", "r"]);
     wait_for(&dir.join("r"), 4); // the checkpoint of step 3 is written
@@ -236,7 +236,7 @@ fn one_run_has_one_process() {
 }
 
 #[test]
-fn a_full_disk_ends_the_run_and_leaves_the_last_checkpoint_whole() {
+fn fault_25_a_full_disk_ends_the_run_and_leaves_the_last_checkpoint_whole() {
     let (_held, dir) = place(&translate(100_000));
     let child = start(&dir, &["train", "r.toml", "--out", "r"]);
     wait_for(&dir.join("r"), 4);
@@ -266,7 +266,7 @@ fn a_full_disk_ends_the_run_and_leaves_the_last_checkpoint_whole() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_to_is_found_before_anything_is_made_ready() {
+fn fault_26_a_place_that_cannot_be_written_to_is_found_before_anything_is_made_ready() {
     let (_held, dir) = place(&masked(4));
     std::fs::create_dir(dir.join("closed")).unwrap();
     let read_only = std::os::unix::fs::PermissionsExt::from_mode(0o555);
@@ -281,7 +281,7 @@ fn a_place_that_cannot_be_written_to_is_found_before_anything_is_made_ready() {
 }
 
 #[test]
-fn other_data_are_refused_with_the_difference() {
+fn fault_30_other_data_are_refused_with_the_difference() {
     let (_held, dir) = place(&masked(8).replace("builtin:stories", "texts.txt"));
     let write = |n: usize| {
         let lines: Vec<String> =
@@ -300,7 +300,7 @@ fn other_data_are_refused_with_the_difference() {
 }
 
 #[test]
-fn what_the_memory_cannot_hold_is_refused_with_advice() {
+fn fault_28_what_the_memory_cannot_hold_is_refused_with_advice() {
     let (_held, dir) = place(&translate(4).replace("rows = 32", "rows = 300").replace("width = 32", "width = 1024"));
     let script = "ulimit -v 1500000; exec \"$0\" \"$@\"";
     let out = Command::new("bash")
@@ -350,7 +350,7 @@ fn memory_is_foretold_and_running_blocks_again_saves_it() {
 /// was left alone.
 #[test]
 #[ignore = "slow tier: kills a run two hundred times"]
-fn two_hundred_kills() {
+fn fault_24_two_hundred_kills() {
     // A checkpoint and a model directory at every step, and steps that take less time than saving.
     let often = masked(4000)
         .replace("every = 3", "every = 1")

@@ -43,6 +43,12 @@ pub struct State {
     pub stale: u64,
     /// a hash of what is learnt from
     pub data: String,
+    /// the recipe as it was written; empty where there is none
+    #[serde(default)]
+    pub recipe: String,
+    /// a hash of the tokenizer's files; empty where there is none
+    #[serde(default)]
+    pub tokenizer: String,
     /// what spikes are measured against
     #[serde(default)]
     pub guard: Guard,
@@ -91,7 +97,8 @@ impl Checkpoints {
     pub fn open(dir: &Path, keep: usize) -> Self {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().contains(".tmp-") {
-                let _ = std::fs::remove_dir_all(entry.path()); // only bytes too many
+                // A torn checkpoint is a directory, a torn `latest` a file: only bytes too many.
+                let _ = std::fs::remove_dir_all(entry.path()).or_else(|_| std::fs::remove_file(entry.path()));
             }
         }
         Self { dir: dir.to_path_buf(), keep: keep.max(2), regular: Regular::default() }
@@ -426,7 +433,8 @@ mod tests {
         std::fs::remove_file(dir.path().join("ckpt-000001/MANIFEST.json")).unwrap();
         assert!(all.latest().unwrap_err().what.starts_with("no checkpoint is whole"));
         std::fs::create_dir(dir.path().join("ckpt-000009.tmp-1")).unwrap();
+        std::fs::write(dir.path().join(".latest.tmp-1"), "ckpt").unwrap();
         Checkpoints::open(dir.path(), 2);
-        assert!(!dir.path().join("ckpt-000009.tmp-1").exists());
+        assert!(!dir.path().join("ckpt-000009.tmp-1").exists() && !dir.path().join(".latest.tmp-1").exists());
     }
 }

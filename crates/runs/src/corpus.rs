@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The most examples that are made for a run: they are held in memory, at some hundred bytes each.
+const MADE: usize = 10_000_000;
+
 /// A corpus in its splits.
 #[derive(Clone)]
 pub struct Splits {
@@ -84,6 +87,12 @@ impl Splits {
     fn made(data: &Data, seed: u64) -> Result<Self> {
         use builtin::Split as Side;
         let corpus = builtin::Corpus::find(&data.corpus)?;
+        for (key, n) in [("data.examples", data.examples), ("data.valid", data.valid), ("data.test", data.test)] {
+            if n > MADE {
+                let what = format!("{n} examples that are made would be held in memory");
+                return Err(Error::new(key, what, "use at most 10,000,000"));
+            }
+        }
         let side = |side: Side, seed: u64, n: usize| -> Arc<dyn Corpus> {
             let n = if n == 0 { corpus.size(side) } else { n };
             let all: Vec<Example> = corpus.examples(seed, side).take(n).map(|e| e.for_task(data.objective)).collect();

@@ -3,7 +3,7 @@
 
 use crate::corpus::reader;
 use crate::recipe::{Data, Recipe};
-use qkv_base::{Error, Result, Task};
+use qkv_base::{Error, MOST_TEXT, Result, Task, read_text};
 use qkv_data::objective::Labels;
 use qkv_data::{Corpus, Example, Objective, builtin};
 use qkv_model::spec::Input;
@@ -30,7 +30,13 @@ impl Evaluation {
     pub fn new(model: TextModel, run: &Path, length: usize, prefix: &str) -> Result<Self> {
         let learnt = Self::of_run(run)?;
         let place = model.path.display().to_string();
-        let none = || Error::new(&place, "the network has no head to be judged by", "fine-tune it first: qkv finetune");
+        let none = || {
+            Error::new(
+                &place,
+                "the network has no head to be judged by",
+                "fine-tune it first: qkv finetune MODEL --task classify --data FILE",
+            )
+        };
         // A run knows what it learnt; a head alone cannot tell hidden spans from translation.
         let (task, length) = match learnt {
             Some(data) => (data.objective, if length == 0 { data.length } else { length }),
@@ -43,7 +49,7 @@ impl Evaluation {
             Input::Patches { channels, .. } => Some(model.normalisation(channels)?),
             Input::Tokens { .. } => None,
         };
-        let objective = (sheet::of(task).objective)(&ObjectiveParts {
+        let objective = sheet::of(task).rows(&ObjectiveParts {
             family: model.network.sheet,
             // A task of text without one is refused with the reason why there is none.
             tokenizer: if task == Task::Image { None } else { Some(model.tokenizer()?) },
@@ -62,7 +68,7 @@ impl Evaluation {
             return Ok(None);
         }
         let name = place.display().to_string();
-        let text = std::fs::read_to_string(&place).map_err(|e| Error::read(&name, &e, "is it readable?"))?;
+        let text = read_text(&place, MOST_TEXT, "is it readable?")?;
         Ok(Some(Recipe::parse(&name, &text)?.data))
     }
 

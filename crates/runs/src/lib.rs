@@ -23,4 +23,4 @@ pub use evaluation::Evaluation;
 pub use hooks::{Hooks, PlanHooks};
 pub use plan::Plan;
 pub use recipe::Recipe;
-pub use run::{Ended, Job, Run, RunSettings};
+pub use run::{Ended, Job, Origin, Run, RunSettings};

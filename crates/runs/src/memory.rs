@@ -1,8 +1,10 @@
 //! How much memory a run will take, told before its first step; and how much can be had.
 
+pub use qkv_base::memory::{peak, resident};
+
 use crate::plan::Plan;
-use qkv_base::Task;
-use qkv_base::{Error, Result};
+use qkv_base::memory::available;
+use qkv_base::{Error, Result, Task};
 use qkv_metric::human_bytes;
 use qkv_model::activation_memory;
 use qkv_model::spec::Input;
@@ -81,35 +83,4 @@ fn widest(plan: &Plan) -> activation_memory::BatchShape {
     let tokens = (rows * longest).max(train.tokens.min(plan.train.items().lengths().iter().map(|l| *l as usize).sum()));
     let pair = spec.encoder().is_some() && spec.decoder().is_some();
     activation_memory::BatchShape { rows, source: if pair { tokens } else { 0 }, target: tokens }
-}
-
-/// Bytes that the process holds, where the system says so.
-pub fn resident() -> Option<u64> {
-    in_kib("/proc/self/status", "VmRSS:")
-}
-
-/// The most that it has ever held.
-pub fn peak() -> Option<u64> {
-    in_kib("/proc/self/status", "VmHWM:")
-}
-
-/// Bytes that can still be had: what the machine has free, within what this process is allowed.
-fn available() -> Option<u64> {
-    let free = in_kib("/proc/meminfo", "MemAvailable:");
-    let allowed = std::fs::read_to_string("/proc/self/limits").ok().and_then(|limits| {
-        let line = limits.lines().find_map(|l| l.strip_prefix("Max address space"))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    let left = allowed.map(|most| most.saturating_sub(in_kib("/proc/self/status", "VmSize:").unwrap_or(0)));
-    // The group of processes that a container is.
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|t| t.trim().parse::<u64>().ok());
-    let used = std::fs::read_to_string("/sys/fs/cgroup/memory.current").ok().and_then(|t| t.trim().parse::<u64>().ok());
-    let within = group.map(|most| most.saturating_sub(used.unwrap_or(0)));
-    [free, left, within].into_iter().flatten().min()
-}
-
-fn in_kib(file: &str, key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix(key))?;
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }

@@ -6,7 +6,7 @@ mod text;
 
 pub use text::set;
 
-use qkv_base::{Error, Kind, Result, Task, nearest};
+use qkv_base::{Error, MOST_TEXT, Result, Task, nearest, read_text};
 use qkv_train::schedule::Curve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -434,16 +434,13 @@ pub fn find(name: &str) -> Result<(String, String)> {
     }
     let path = std::path::Path::new(name);
     let stem = path.file_stem().map_or(name.into(), |s| s.to_string_lossy().to_string());
-    std::fs::read_to_string(path).map(|text| (text, stem)).map_err(|e| {
-        let near = nearest(name, ALL.iter().map(|(n, _)| *n)).unwrap_or_default();
-        let names: Vec<&str> = ALL.iter().map(|(n, _)| *n).collect();
-        Error::new(
-            name,
-            format!("neither a recipe of qkv's nor a file ({e})"),
-            format!("did you mean `{near}`? there are {}", names.join(", ")),
-        )
-        .of_kind(Kind::of_read(&e))
-    })
+    if path.exists() {
+        return Ok((read_text(path, MOST_TEXT, "a recipe is a TOML file")?, stem));
+    }
+    let near = nearest(name, ALL.iter().map(|(n, _)| *n)).unwrap_or_default();
+    let names: Vec<&str> = ALL.iter().map(|(n, _)| *n).collect();
+    let hint = format!("did you mean `{near}`? there are {}", names.join(", "));
+    Err(Error::new(name, "neither a recipe of qkv's nor a file", hint))
 }
 
 #[cfg(test)]

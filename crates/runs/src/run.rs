@@ -7,7 +7,7 @@ use crate::average::{self, Average};
 use crate::checkpoint::{Checkpoints, Loaded, Regular, State};
 use crate::hooks::Hooks;
 use crate::observe::{Event, Observer, StepReport};
-use crate::recipe::Recipe;
+use crate::recipe::{self, Recipe};
 use qkv_base::{Error, Result};
 use qkv_data::batch::Stream;
 use qkv_data::{Batch, Loader};
@@ -36,8 +36,20 @@ pub struct Job<N> {
     pub valid: Arc<Loader>,
     /// what the data are recognised by: a run that is taken up again must find the same
     pub data: String,
+    /// what else must not change under it
+    pub origin: Origin,
     /// how the loop runs
     pub settings: RunSettings,
+}
+
+/// What a run was begun with, besides its data. Files of a run directory can be edited: what was trained by one recipe
+/// must not go on by another in silence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// the recipe as it was written; empty where there is none
+    pub recipe: String,
+    /// a hash of the tokenizer's files; empty where there is none
+    pub tokenizer: String,
 }
 
 /// How the loop runs.
@@ -130,7 +142,8 @@ impl<'a, N: Trainable> Run<'a, N> {
     /// A run whose checkpoints are under `checkpoints`, from its start or from the last of them. Returns also what is to be
     /// told about it. Other data than it was begun with are refused, unless it is forced.
     pub fn new(job: Job<N>, hooks: &'a dyn Hooks<N>, checkpoints: &Path, force: bool) -> Result<(Self, Vec<String>)> {
-        let Job { network, optimizer, schedule, train, valid, data, settings } = job;
+        let Job { network, optimizer, schedule, train, valid, data, origin, settings } = job;
+        let Origin { recipe, tokenizer } = origin;
         let RunSettings { steps, save_every, keep, average_last, average, spike, .. } = settings;
         let regular = Regular { last: average_last, every: save_every, steps };
         let version = env!("CARGO_PKG_VERSION").into();
@@ -144,7 +157,7 @@ impl<'a, N: Trainable> Run<'a, N> {
             hooks,
             checkpoints: Checkpoints::open(checkpoints, keep).with(regular),
             average: (average > 0.0).then(|| Average::new(average)),
-            state: State { version, data, guard: Guard::new(spike), ..State::default() },
+            state: State { version, data, recipe, tokenizer, guard: Guard::new(spike), ..State::default() },
         };
         let mut notes = vec![];
         if let Some(loaded) = run.checkpoints.latest()? {
@@ -156,10 +169,8 @@ impl<'a, N: Trainable> Run<'a, N> {
     }
 
     fn take_up(&mut self, loaded: &Loaded, force: bool) -> Result<()> {
-        if loaded.state.data != self.state.data && !force {
-            let (before, now) = (&loaded.state.data, &self.state.data);
-            let what = format!("the data are not those that the run was begun with: {before} → {now}");
-            return Err(Error::new("data", what, "bring them back, or go on all the same with --force"));
+        if !force {
+            same_origin(&loaded.state, &self.state)?;
         }
         let network = loaded.model(self.take()?)?;
         self.optimizer = loaded.optimizer(self.optimizer.clone(), &network)?;
@@ -168,7 +179,8 @@ impl<'a, N: Trainable> Run<'a, N> {
         }
         self.network = Some(network);
         let guard = loaded.state.guard.clone().with(self.state.guard.most);
-        self.state = State { data: self.state.data.clone(), guard, ..loaded.state.clone() };
+        let State { data, recipe, tokenizer, .. } = self.state.clone();
+        self.state = State { data, recipe, tokenizer, guard, ..loaded.state.clone() };
         Ok(())
     }
 
@@ -322,6 +334,33 @@ impl<'a, N: Trainable> Run<'a, N> {
             }
             _ => Ok((self.model()?, self.state.step)),
         }
+    }
+}
+
+/// Refuses to go on with other data, another tokenizer or another recipe than a checkpoint was made with, and says what
+/// is different. What an older checkpoint does not know is not compared.
+fn same_origin(before: &State, now: &State) -> Result<()> {
+    let refuse = |place: &str, what: String| {
+        Err(Error::new(place, what, "bring it back as it was, or go on all the same with --force"))
+    };
+    if before.data != now.data {
+        let (before, now) = (&before.data, &now.data);
+        return refuse("data", format!("the data are not those that the run was begun with: {before} → {now}"));
+    }
+    if !before.tokenizer.is_empty() && before.tokenizer != now.tokenizer {
+        let (before, now) = (&before.tokenizer, &now.tokenizer);
+        return refuse("tokenizer", format!("is not the one that the run was begun with: {before} → {now}"));
+    }
+    if before.recipe.is_empty() || before.recipe == now.recipe {
+        return Ok(());
+    }
+    let read = |text: &str| Recipe::read("recipe.toml", text);
+    match (read(&before.recipe), read(&now.recipe)) {
+        (Ok(before), Ok(now)) => match recipe::differences(&before, &now).as_slice() {
+            [] => Ok(()), // another comment
+            changed => refuse("recipe.toml", format!("is not the one of the run: {}", changed.join("; "))),
+        },
+        _ => refuse("recipe.toml", "is not the one of the run".into()),
     }
 }
 

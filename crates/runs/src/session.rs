@@ -8,14 +8,14 @@ use crate::memory::{self, Need};
 use crate::observe::{Board, Event, Journal, Observer};
 use crate::plan::{Plan, shared_tokenizer};
 use crate::recipe::{self, Recipe, RecipeFile};
-use crate::run::{Ended, Run};
+use crate::run::{Ended, Job, Origin, Run};
 use crate::run_dir::{Expect, RunDir};
-use qkv_base::{Error, Kind, Result, Task};
+use qkv_base::{Error, Kind, MOST_TEXT, Result, Task, read_text};
 use qkv_metric::{human_bytes, human_count, human_duration};
 use qkv_tasks::{Judged, Metric, Scores, Writing};
 use qkv_train::on_threads;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -258,7 +258,8 @@ fn one(dir: &RunDir, file: &RecipeFile, options: RunOptions, observer: &mut (dyn
     let need = Need::of(&plan)?;
     observer.see(&Event::Began(&Beginning::of(&plan, dir, need, start.elapsed())))?;
     need.ensure()?;
-    let job = plan.job()?;
+    let origin = Origin { recipe: text.clone(), tokenizer: files_hash(&dir.at("tokenizer"))? };
+    let job = Job { origin, ..plan.job()? };
     let hooks = PlanHooks { plan: &plan, run_dir: dir };
     let (mut going, notes) = Run::new(job, &hooks, &dir.at("checkpoints"), options.force)?;
     notes.into_iter().try_for_each(|note| observer.see(&Event::Note(note)))?;
@@ -271,6 +272,23 @@ fn one(dir: &RunDir, file: &RecipeFile, options: RunOptions, observer: &mut (dyn
         return Ok(Outcome::stopped(dir, recipe.data.objective, &going.state));
     }
     finish(dir, text, &plan, &mut going, ended, need, observer)
+}
+
+/// A hash of the files in a directory, by name; empty where there is none.
+fn files_hash(dir: &Path) -> Result<String> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    paths.retain(|path| path.is_file());
+    paths.sort();
+    if paths.is_empty() {
+        return Ok(String::new());
+    }
+    let mut hash = blake3::Hasher::new();
+    for path in paths {
+        let bytes = std::fs::read(&path).map_err(|e| Error::read(path.display().to_string(), &e, "may it be read?"))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_string();
+        hash.update(name.as_bytes()).update(&(bytes.len() as u64).to_le_bytes()).update(&bytes);
+    }
+    Ok(hash.finalize().to_hex().chars().take(16).collect())
 }
 
 /// Work that was begun and failed is not a wrong question.
@@ -343,9 +361,9 @@ fn verdict(plan: &Plan, test: &Scores) -> Result<Option<Verdict>> {
 }
 
 /// The recipe that a run was begun with.
-pub fn recipe_of(dir: &std::path::Path) -> Result<String> {
+pub fn recipe_of(dir: &Path) -> Result<String> {
     let path = dir.join("recipe.toml");
-    std::fs::read_to_string(&path).map_err(|e| Error::read(path.display().to_string(), &e, "is it readable?"))
+    read_text(&path, MOST_TEXT, "is it readable?")
 }
 
 /// A run goes on with what it was begun with; the first differences are named.

@@ -14,7 +14,7 @@ use qkv_nn::recurrent::{Gru, Ways};
 use qkv_nn::{Build, Cx, Embedding, Init, Linear};
 use qkv_runs::checkpoint::Checkpoints;
 use qkv_runs::observe::{Event, Journal, Observer};
-use qkv_runs::{Ended, Job, Run, RunSettings};
+use qkv_runs::{Ended, Job, Origin, Run, RunSettings};
 use qkv_testkit::journal;
 use qkv_train::{Curve, Groups, Optimizer, Rule, Schedule, Trainable, on_threads};
 use std::path::Path;
@@ -80,6 +80,7 @@ fn job(settings: RunSettings) -> Job<GruLm> {
         train: loader(0..200, Turn::Shuffled { window: 64 }),
         valid: loader(200..240, Turn::Straight),
         data: "sentences".into(),
+        origin: Origin::default(),
         settings,
     }
 }
@@ -223,6 +224,7 @@ fn a_stranger_with_an_idle_part_is_refused() {
         train: whole.train,
         valid: whole.valid,
         data: whole.data,
+        origin: whole.origin,
         settings: TEN,
     };
     let (mut run, _) = Run::new(job, &(), dir.path(), false).unwrap();

@@ -22,7 +22,7 @@ impl<'a> Conversation<'a> {
     /// A new one, with the template of this name where the model has several.
     pub fn new(generation: Generation<'a>, template: Option<&str>) -> Result<Self> {
         let tokenizer = generation.model.tokenizer().map_err(|e| {
-            let hint = "choose a model that was made for chats, or continue ids with `qkv generate --ids`";
+            let hint = "choose a model that was made for chats, or continue ids with `qkv generate MODEL --ids 5,6,7`";
             Error::new(e.place, format!("a chat needs a tokenizer with a chat template: {}", e.what), hint)
         })?;
         let chat = Chat::of(tokenizer, template)?;

@@ -92,6 +92,24 @@ impl From<&str> for ClassifyInput {
     }
 }
 
+/// Refuses a head whose numbers do not compete: a softmax over them would look right and mean nothing.
+pub(crate) fn one_of_several(model: &TextModel, labels: usize) -> Result<()> {
+    let config = &model.network.config;
+    let kind = config.word("problem_type")?.unwrap_or("single_label_classification");
+    let hint = "a model of one class among several is wanted: retrain it, or change the key if it is wrong";
+    match (kind, labels) {
+        ("single_label_classification", 2..) => Ok(()),
+        ("single_label_classification", _) => {
+            let what = "there is one label only: its probability would always be 1";
+            Err(Error::new(config.place(), what, hint))
+        }
+        (other, _) => {
+            let what = format!("problem_type is `{other}`: its numbers are not the probabilities of classes");
+            Err(Error::new(config.place(), what, hint))
+        }
+    }
+}
+
 /// The classes of each input, most probable first. A text that is too long is cut, a pair refused.
 pub fn classify(
     model: &TextModel,
@@ -104,7 +122,8 @@ pub fn classify(
         return Ok(vec![]);
     };
     let reads = model.spec().vocabulary().is_some();
-    model.needs(reads, "classify", "a model that reads text (for images: `qkv image`)")?;
+    model.needs(reads, "classify", "a model that reads text (for images: `qkv image MODEL FILE`)")?;
+    one_of_several(model, labels)?;
     let (names, tokenizer, longest) = (model.labels(labels)?, model.tokenizer()?, model.longest());
     let mut encodings = vec![];
     for input in inputs {

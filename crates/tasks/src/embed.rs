@@ -3,7 +3,7 @@
 use crate::TextModel;
 pub use crate::batches::largest;
 use crate::batches::{Listener, encode, finite, in_batches};
-use qkv_base::{Error, Result};
+use qkv_base::{Error, MOST_TEXT, Result, read_file};
 use qkv_model::Encoder;
 use qkv_nn::Cx;
 use serde_json::Value;
@@ -113,7 +113,10 @@ impl Modules {
 }
 
 fn read(path: &Path) -> Result<Option<Value>> {
-    let Ok(bytes) = std::fs::read(path) else { return Ok(None) };
+    if !path.exists() {
+        return Ok(None);
+    }
+    let bytes = read_file(path, MOST_TEXT, "may it be read?")?;
     let fail = |e| Error::new(path.display().to_string(), format!("is not JSON: {e}"), "is the file whole?");
     serde_json::from_slice(&bytes).map(Some).map_err(fail)
 }

@@ -3,7 +3,7 @@
 
 use crate::TextModel;
 use crate::batches::{Listener, finite, interrupted};
-use crate::classify::{self, Label, ranked};
+use crate::classify::{self, Label, one_of_several, ranked};
 use crate::sheet::{Given, ObjectiveParts, TaskSheet, Wants};
 use burn::tensor::{Tensor, TensorData};
 use qkv_base::{Error, Result, Task};
@@ -45,6 +45,7 @@ pub fn classify<P: AsRef<Path>>(
         model.needs(false, "image", "a head that classifies pictures")?;
         return Ok(vec![]);
     };
+    one_of_several(model, *labels)?;
     let (names, scale) = (model.labels(*labels)?, model.normalisation(*channels)?);
     let size = Picture { width: *image, height: *image, channels: *channels };
     let mut all = vec![];

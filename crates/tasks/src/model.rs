@@ -263,7 +263,7 @@ mod tests {
 
     /// Some writers mean "none" by the largest number there is.
     #[test]
-    fn issue_21_16_a_padding_of_all_ones_is_none() {
+    fn a_padding_of_all_ones_is_none() {
         let mut metadata = Metadata::default();
         metadata.set("tokenizer.ggml.model", Value::String("llama".into()));
         metadata.set("tokenizer.ggml.tokens", Value::Array(Array::String(vec!["a".into(), "b".into()])));

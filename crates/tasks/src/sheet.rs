@@ -98,6 +98,15 @@ pub fn of(task: Task) -> &'static TaskSheet {
 }
 
 impl TaskSheet {
+    /// How examples become rows. A prefix is for tasks that read a source: elsewhere it would change nothing.
+    pub fn rows(&self, parts: &ObjectiveParts) -> Result<Objective> {
+        if !parts.prefix.is_empty() && self.task != Task::Translate {
+            let what = format!("{} has no source that it could stand before", self.task.name());
+            return Err(Error::new("prefix", what, "leave it out"));
+        }
+        (self.objective)(parts)
+    }
+
     /// Refuses a network that cannot learn this, whatever its head.
     pub fn fits(&self, spec: &Spec, place: &str) -> Result<()> {
         let is = Wants::of(spec);

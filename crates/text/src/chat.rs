@@ -1,6 +1,8 @@
 //! Messages → one prompt, by the Jinja template that a model was trained with.
 //!
-//! A template is a program from a stranger: it runs with fuel, a bound on depth and a bound on what it writes.
+//! A template is a program from a stranger. It is read only if it is short and shallow enough for a parser that calls
+//! itself, and both reading and rendering happen on a thread of their own, with a stack, a memory and a time that end
+//! before those of the process do; within them it runs with fuel, a bound on depth and a bound on what it writes.
 
 use crate::special::Said;
 use crate::tokenizer::Tokenizer;
@@ -8,11 +10,13 @@ use crate::validate;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, ErrorKind};
+use qkv_base::budget::{self, Budget};
 use qkv_base::{Error, Result};
 use regex::Regex;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// Instructions a template may run: a thousand messages take about a hundredth of this.
 const FUEL: u64 = 10_000_000;
@@ -22,6 +26,13 @@ const DEPTH: usize = 64;
 const OUTPUT: usize = 16 << 20;
 /// Bytes of a template.
 const SOURCE: usize = 1 << 20;
+/// What reading or rendering may take. Parsers, trees and their ends call themselves: the stack is for the deepest
+/// template that [`shallow`] lets pass.
+const BUDGET: Budget = Budget { memory: 256 << 20, stack: 64 << 20, time: Duration::from_secs(10) };
+/// Operators and words of one `{{ … }}` or `{% … %}`: the longest in use have some hundred.
+const WORDS: usize = 4000;
+/// Brackets in brackets, blocks in blocks, and branches of one `if`.
+const NESTED: usize = 200;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,8 +72,13 @@ impl Chat {
             let what = format!("a template of {} bytes", template.len());
             return Err(Error::new("chat template", what, "at most a megabyte is believed"));
         }
-        let mut environment = environment();
-        environment.add_template_owned("chat", plain(template)).map_err(said)?;
+        let template = plain(template);
+        shallow(&template)?;
+        let environment = budget::run("chat template", BUDGET, move || {
+            let mut environment = environment();
+            environment.add_template_owned("chat", template).map_err(said)?;
+            Ok(environment)
+        })??;
         Ok(Self { environment, tokens: Vec::new() })
     }
 
@@ -112,11 +128,86 @@ impl Chat {
         for (name, json) in others {
             context.insert(name.to_string(), read(name, json)?);
         }
-        let mut out = Capped(Vec::new());
-        let template = self.environment.get_template("chat").map_err(said)?;
-        template.render_captured_to(Value::from(context), &mut out).map_err(said)?;
-        String::from_utf8(out.0).map_err(|_| Error::new("chat template", "its text is not UTF-8", "mend the template"))
+        let environment = self.environment.clone();
+        let text = budget::run("chat template", BUDGET, move || {
+            let mut out = Capped(Vec::new());
+            let template = environment.get_template("chat").map_err(said)?;
+            template.render_captured_to(Value::from(context), &mut out).map_err(said)?;
+            Ok(out.0)
+        })??;
+        String::from_utf8(text).map_err(|_| Error::new("chat template", "its text is not UTF-8", "mend the template"))
     }
+}
+
+/// Refuses a template that is too deep for a parser that calls itself: it counts operators and words in each block,
+/// brackets in brackets, blocks in blocks, and branches, without understanding any of them.
+fn shallow(template: &str) -> Result<()> {
+    let refuse = |line: usize, what: &str| {
+        let place = format!("chat template, line {line}");
+        Err(Error::new(place, what, "it is damaged or hostile: give another template"))
+    };
+    let bytes = template.as_bytes();
+    let (mut line, mut at, mut open, mut branches) = (1, 0, 0usize, 0usize);
+    while at < bytes.len() {
+        let inside = matches!(&bytes[at..], [b'{', b'{' | b'%', ..]);
+        if !inside {
+            line += usize::from(bytes[at] == b'\n');
+            at += 1;
+            continue;
+        }
+        let statement = bytes[at + 1] == b'%';
+        at += 2 + usize::from(bytes.get(at + 2) == Some(&b'-'));
+        let (mut words, mut nested, mut quote, mut first) = (0, 0usize, None, String::new());
+        while at < bytes.len() {
+            let c = bytes[at];
+            line += usize::from(c == b'\n');
+            match (quote, c) {
+                (Some(_), b'\\') => at += 1,
+                (Some(q), c) if q == c => quote = None,
+                (Some(_), _) => {}
+                (None, b'"' | b'\'') => quote = Some(c),
+                (None, b'}' | b'%') if nested == 0 && bytes.get(at + 1) == Some(&b'}') => break,
+                (None, b'(' | b'[' | b'{') => {
+                    nested += 1;
+                    words += 1;
+                }
+                (None, b')' | b']' | b'}') => nested = nested.saturating_sub(1),
+                (None, c) if c.is_ascii_alphanumeric() || c == b'_' => {
+                    let start = at;
+                    while bytes.get(at + 1).is_some_and(|c| c.is_ascii_alphanumeric() || *c == b'_') {
+                        at += 1;
+                    }
+                    if words == 0 {
+                        first = template.get(start..=at).unwrap_or_default().to_string();
+                    }
+                    words += 1;
+                }
+                (None, c) if c.is_ascii_whitespace() => {}
+                (None, _) => words += 1,
+            }
+            if nested > NESTED {
+                return refuse(line, "brackets are nested too deeply");
+            }
+            if words > WORDS {
+                return refuse(line, "an expression is far too long");
+            }
+            at += 1;
+        }
+        match first.as_str() {
+            _ if !statement => {}
+            "if" | "for" | "macro" | "call" | "filter" | "with" | "autoescape" | "block" => open += 1,
+            "elif" => branches += 1,
+            word if word.starts_with("end") => {
+                open = open.saturating_sub(1);
+                branches = if open == 0 { 0 } else { branches };
+            }
+            _ => {}
+        }
+        if open > NESTED || branches > NESTED {
+            return refuse(line, "blocks are nested too deeply");
+        }
+    }
+    Ok(())
 }
 
 /// Templates of a directory: `chat_template.jinja`, or in `tokenizer_config.json` one text or a list of named ones.
@@ -319,7 +410,7 @@ mod tests {
 
     /// Fault 15.
     #[test]
-    fn templates_that_never_end_are_stopped() {
+    fn fault_15_templates_that_never_end_are_stopped() {
         let nested = "{% for a in range(99999) %}{% for b in range(99999) %}{% set x = a %}{% endfor %}{% endfor %}";
         assert_eq!(refused(nested).what, "it runs too long");
         assert!(refused("{% for a in range(1000000000) %}{% endfor %}").what.contains("too many"));
@@ -328,6 +419,37 @@ mod tests {
         assert!(!refused(long).what.is_empty());
         assert!(refused("{% if %}").place.contains("line 1"));
         assert_eq!(refused("{{ raise_exception('roles must alternate') }}").what, "roles must alternate");
+    }
+
+    /// What would overflow the stack of a parser that calls itself, or take all memory, is refused.
+    #[test]
+    fn templates_that_are_too_deep_or_too_hungry_are_refused() {
+        let many = |text: &str, n: usize| text.repeat(n);
+        let deep = [
+            format!("{{{{ 1{} }}}}", many(" + 1", 30_000)),
+            format!("{{{{ {}1 }}}}", many("not ", 30_000)),
+            format!("{{{{ {}1 }}}}", many("-", 30_000)),
+            format!("{{{{ x{} }}}}", many("|upper", 30_000)),
+            format!("{{{{ x{} }}}}", many(".a", 30_000)),
+            format!("{{{{ {}1{} }}}}", many("(", 30_000), many(")", 30_000)),
+            format!("{}{}", many("{% if 1 %}", 30_000), many("{% endif %}", 30_000)),
+            format!("{{% if 0 %}}{}{{% endif %}}", many("{% elif 1 %}x", 30_000)),
+            format!("{}{}", many("{% for a in [1] %}", 300), many("{% endfor %}", 300)),
+        ];
+        for template in deep {
+            let said = refused(&template).what;
+            assert!(said.contains("deeply") || said.contains("too long"), "{}: {said}", &template[..40]);
+        }
+        // Just within the bounds: it must fit the stack.
+        for template in [
+            format!("{{{{ 1{} }}}}", many(" + 1", 1_900)),
+            format!("{{{{ {}1 }}}}", many("not ", 3_900)),
+            format!("{{{{ {}1{} }}}}", many("(", 199), many(")", 199)),
+            format!("{}{}", many("{% if 1 %}", 199), many("{% endif %}", 199)),
+        ] {
+            // It may be refused by its own parser, which is fine; it must not end the process.
+            let _ = Chat::new(&template).and_then(|chat| chat.render(&[Message::new("user", "x")], false));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! is refused with a sentence; what is not known yet is caught by `catch_unwind` and becomes an error too.
 
 use crate::charsmap;
-use qkv_base::{Error, Result};
+use qkv_base::{Error, Result, read_file};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,20 +30,12 @@ pub(crate) fn guard<T>(place: &str, call: impl FnOnce() -> Answer<T>) -> Result<
 
 /// The bytes of a file of at most [`MAX_FILE`] bytes, without a byte-order mark.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    let place = path.display().to_string();
-    let fail = |error: std::io::Error| {
-        Error::read(&place, &error, "check the path; a tokenizer is a file or a model directory")
-    };
-    let size = std::fs::metadata(path).map_err(fail)?.len();
+    let size = std::fs::metadata(path).map_or(0, |m| m.len());
     if size > MAX_FILE {
         let what = format!("{} MB are too much for a tokenizer (at most {} MB)", size >> 20, MAX_FILE >> 20);
-        return Err(Error::new(&place, what, "is this a file of weights?"));
+        return Err(Error::new(path.display().to_string(), what, "is this a file of weights?"));
     }
-    let mut bytes = std::fs::read(path).map_err(fail)?;
-    if bytes.starts_with(qkv_base::BOM) {
-        bytes.drain(..3);
-    }
-    Ok(bytes)
+    read_file(path, MAX_FILE, "check the path; a tokenizer is a file or a model directory")
 }
 
 /// A file as text.
@@ -263,7 +255,7 @@ mod tests {
 
     /// Fault 13, one line each.
     #[test]
-    fn faults_are_named() {
+    fn fault_13_crooked_tokenizers_are_named() {
         let long = |j: &mut Value| j["model"]["merges"] = json!([["abababab", "b"]]);
         assert_eq!(refused(long), "t.json: merge 0 joins `abababab`, which is not a piece");
         let union = |j: &mut Value| j["model"]["merges"] = json!([["ab", "ab"]]);

@@ -46,7 +46,7 @@ proptest! {
 
     /// A stream says in parts what `decode` says at once, whatever the ids.
     #[test]
-    fn a_stream_equals_decode(which in 0usize..8, picks in prop::collection::vec(any::<u32>(), 0..40), skip in any::<bool>()) {
+    fn fault_42_a_stream_equals_decode(which in 0usize..8, picks in prop::collection::vec(any::<u32>(), 0..40), skip in any::<bool>()) {
         let tokenizer = &ALL[which];
         // Half of the ids from the first pieces, where bytes and special tokens are.
         let size = tokenizer.vocab_size() as u32;

@@ -5,7 +5,7 @@
 //! `[out, r]`. Where a family keeps queries, keys and values in one matrix (GPT-2), their adapters become one:
 //! A's are stacked, B's stand on a diagonal, and α grows with the rank so that `α/r` stays.
 
-use qkv_base::{Error, Kind, Result};
+use qkv_base::{Error, MOST_TEXT, Result, read_file};
 use qkv_model::count::{self, Parameter};
 use qkv_model::families::LinearLayout;
 use qkv_model::pretrained::{Values, fill};
@@ -160,22 +160,123 @@ fn learning(model: &Transformer) -> BTreeSet<String> {
     found
 }
 
+/// What changes the meaning of an adapter's numbers and is not done here is refused: read as plain LoRA it would answer
+/// wrongly without a word.
+fn plain_lora(config: &Value, place: &str) -> Result<()> {
+    let fail = |what: String| {
+        Error::new(place, what, "plain LoRA is read; merge it where it was made, and load the merged model")
+    };
+    if config["peft_type"] != "LORA" {
+        return Err(fail("is not a LoRA adapter".into()));
+    }
+    // Values that mean: not used.
+    let absent = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    };
+    let switches = [
+        "use_dora",
+        "use_rslora",
+        "lora_bias",
+        "use_qalora",
+        "use_bdlora",
+        "target_parameters",
+        "trainable_token_indices",
+        "layer_replication",
+        "alora_invocation_tokens",
+        "arrow_config",
+        "loftq_config",
+        "corda_config",
+        "megatron_config",
+    ];
+    if let Some(key) = switches.into_iter().find(|key| !absent(&config[*key])) {
+        return Err(fail(format!("`{key}` is {}, which is not done", config[key])));
+    }
+    if !(absent(&config["bias"]) || config["bias"] == "none") {
+        return Err(fail(format!("`bias` is {}: biases that learnt are not read", config["bias"])));
+    }
+    // Some ways to start change the weights of the base as well.
+    match &config["init_lora_weights"] {
+        Value::Null | Value::Bool(_) => Ok(()),
+        Value::String(how) if ["gaussian", "eva", "orthogonal"].contains(&how.as_str()) => Ok(()),
+        other => Err(fail(format!("`init_lora_weights` is {other}, which changed the model below as well"))),
+    }
+}
+
+/// r and α of each layer: the common ones, or those of a pattern that its name ends in.
+struct Strength {
+    place: String,
+    rank: f64,
+    alpha: f64,
+    ranks: BTreeMap<String, f64>,
+    alphas: BTreeMap<String, f64>,
+}
+
+impl Strength {
+    fn of(config: &Value, place: &str) -> Result<Self> {
+        let fail = |key: &str, what: String| Error::new(format!("{place}: {key}"), what, "is the file whole?");
+        let positive = |key: &str, value: &Value| {
+            let number = value.as_f64().filter(|n| n.is_finite() && *n > 0.0);
+            number.ok_or_else(|| fail(key, format!("{value} is not a positive number")))
+        };
+        let pattern = |key: &str| match &config[key] {
+            Value::Null => Ok(BTreeMap::new()),
+            Value::Object(map) => map.iter().map(|(end, v)| Ok((end.clone(), positive(key, v)?))).collect(),
+            other => Err(fail(key, format!("{other} is not a table of numbers"))),
+        };
+        Ok(Self {
+            place: place.into(),
+            rank: positive("r", &config["r"])?,
+            alpha: positive("lora_alpha", &config["lora_alpha"])?,
+            ranks: pattern("rank_pattern")?,
+            alphas: pattern("alpha_pattern")?,
+        })
+    }
+
+    fn is_end(name: &str, end: &str) -> bool {
+        name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    }
+
+    /// α/r of a layer whose numbers have rank `r`.
+    fn scale(&self, name: &str, r: usize) -> Result<f64> {
+        let of = |pattern: &BTreeMap<String, f64>, usual: f64| {
+            pattern.iter().find(|(end, _)| Self::is_end(name, end)).map_or(usual, |(_, n)| *n)
+        };
+        let (rank, alpha) = (of(&self.ranks, self.rank), of(&self.alphas, self.alpha));
+        if rank != r as f64 {
+            let what = format!("says rank {rank} for `{name}`, but its numbers have rank {r}");
+            return Err(Error::new(&self.place, what, "do adapter_config.json and the weights belong together?"));
+        }
+        Ok(alpha / rank)
+    }
+
+    /// Refuses a pattern that no layer's name ends in: it means something that is not understood.
+    fn all_used<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<()> {
+        let names: Vec<&str> = names.collect();
+        match self.ranks.keys().chain(self.alphas.keys()).find(|end| !names.iter().any(|n| Self::is_end(n, end))) {
+            None => Ok(()),
+            Some(end) => {
+                let what = format!("a pattern names `{end}`, in which no layer's name ends");
+                Err(Error::new(&self.place, what, "patterns are read as ends of names"))
+            }
+        }
+    }
+}
+
 /// Puts the adapter in `dir` around the layers of a network, and the parameters that learnt whole in their places.
 pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
     let place = dir.join(CONFIG).display().to_string();
     let fail = |what: String, hint: &str| Error::new(&place, what, hint);
-    let bytes = std::fs::read(dir.join(CONFIG))
-        .map_err(|e| fail(e.to_string(), "is this a directory of PEFT's?").of_kind(Kind::of_read(&e)))?;
+    let bytes = read_file(&dir.join(CONFIG), MOST_TEXT, "is this a directory of PEFT's?")?;
     let config: Value =
         serde_json::from_slice(&bytes).map_err(|e| fail(format!("is not JSON: {e}"), "is it whole?"))?;
-    if config["peft_type"] != "LORA" || config["use_dora"] == true || config["use_rslora"] == true {
-        return Err(fail("is not a plain LoRA adapter".into(), "only LoRA without DoRA and rsLoRA is read"));
-    }
-    let number =
-        |key: &str| config[key].as_f64().filter(|n| *n > 0.0).ok_or_else(|| fail(format!("{key} is missing"), ""));
-    let (rank, alpha) = (number("r")?, number("lora_alpha")?);
+    plain_lora(&config, &place)?;
+    let strength = Strength::of(&config, &place)?;
     let file = Checkpoint::open(dir.join(FILE))?;
     let (mut layers, mut values, mut ranks) = (vec![], BTreeMap::new(), BTreeSet::new());
+    let mut scales = vec![];
     let mut used = BTreeSet::new();
     for slot in slots(it, &it.model)? {
         let plain = format!("{UNDER}{}", slot.theirs);
@@ -198,6 +299,7 @@ pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
             from += out;
         }
         ranks.insert(r);
+        scales.push(strength.scale(name, r)?);
         used.extend([a, b]);
     }
     if let Some(lost) = file.entries().iter().find(|e| !used.contains(&e.name)) {
@@ -207,10 +309,11 @@ pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
     let [r] = ranks.iter().copied().collect::<Vec<_>>()[..] else {
         return Err(fail("adapters of different ranks are not read".into(), "use one rank for all layers"));
     };
+    strength.all_used(slots(it, &it.model)?.iter().filter_map(module))?;
     // Fused matrices carry the sum of the ranks, and an α that grew with it: α/r is what counts.
-    let scale = match config["alpha_pattern"].as_object().and_then(|m| m.values().next()).and_then(Value::as_f64) {
-        Some(alpha) if r as f64 != rank => alpha / r as f64,
-        _ => alpha / rank,
+    let Some(scale) = scales.first().copied().filter(|first| scales.iter().all(|s| (s / first - 1.0).abs() < 1e-9))
+    else {
+        return Err(fail("adapters of different strengths α/r are not read".into(), "use one α and one rank"));
     };
     let targets: Vec<&str> = layers.iter().map(String::as_str).collect();
     let model = it.model.clone().with_lora(&targets, LoraSize { rank: r, alpha: scale * r as f64, dropout: 0.0 }, 0)?;
@@ -255,6 +358,27 @@ mod tests {
                 let logits = m.logits(&Tokens::new(Ids::one([5, 6, 7, 8])), &mut Cx::eval()).unwrap();
                 logits.into_data().try_to_vec::<f32>().unwrap()
             };
+            // What changes the meaning of the numbers is refused, not passed over.
+            let file = out.path().join(CONFIG);
+            let text = std::fs::read_to_string(&file).unwrap();
+            let with = |key: &str, value: Value| {
+                let mut config: Value = serde_json::from_str(&text).unwrap();
+                config[key] = value;
+                std::fs::write(&file, config.to_string()).unwrap();
+                load(&it, out.path()).unwrap_err().to_string()
+            };
+            assert!(with("bias", json!("all")).contains("biases that learnt"));
+            assert!(with("use_dora", json!(true)).contains("use_dora"));
+            assert!(with("init_lora_weights", json!("pissa")).contains("below as well"));
+            assert!(with("alpha_pattern", json!({"q_proj_": 3})).contains("a pattern names"), "{name}");
+            // Where a pattern says the rank of every layer, the common one says nothing.
+            let wrong = if name == "gpt2" { ("rank_pattern", json!({})) } else { ("r", json!(8)) };
+            assert!(with(wrong.0, wrong.1).contains("rank"), "{name}");
+            assert!(with("lora_alpha", json!("1e999")).contains("positive number"));
+            let one = if name == "gpt2" { "rank_pattern" } else { "alpha_pattern" };
+            let end = if name == "gpt2" { "c_attn" } else { "v_proj" };
+            assert!(!with(one, json!({end: 7})).is_empty(), "{name}");
+            std::fs::write(&file, &text).unwrap();
             let (a, b, base) = (say(&adapted), say(&again), say(&it.model));
             let far = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(far(&a, &b) < 1e-5, "{name}: {}", far(&a, &b));

@@ -68,7 +68,7 @@ pub fn learn<N: Trainable>(
 ) -> Result<(N, StepOutcome)> {
     let over: f64 = batches.iter().flat_map(|b| &b.weights).map(|w| *w as f64).sum();
     if over == 0.0 {
-        let hint = "the examples are empty or longer than the model reads; look at `qkv data check`";
+        let hint = "the examples are empty or longer than the model reads; look at `qkv data check FILE --task TASK`";
         return Err(Error::new(format!("step {}", params.step), "no target counts", hint));
     }
     let (mut loss, mut objective, mut grads) = (0.0, 0.0, None);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_files_are_held_and_large_ones_mapped() {
+    fn fault_09_small_files_are_held_and_large_ones_mapped() {
         let dir = tempfile::tempdir().unwrap();
         for (length, mapped) in [(0, false), (MAPPED_FROM, false), (MAPPED_FROM + 1, true)] {
             let path = dir.path().join(length.to_string());

@@ -1,4 +1,4 @@
-//! Weights that are not numbers: how many, and where the first one is.
+//! Weights that are not numbers: how many, in which tensors, and where the first one is.
 
 use std::fmt;
 
@@ -11,7 +11,12 @@ pub struct Finiteness {
     pub infinite: u64,
     /// the tensor and the flat index of the first that is either
     pub first: Option<(String, usize)>,
+    /// the tensors that hold any, each with how many
+    pub tensors: Vec<(String, u64)>,
 }
+
+/// How many tensors are named in a sentence.
+const NAMED: usize = 5;
 
 impl Finiteness {
     /// Whether every value was finite.
@@ -26,6 +31,8 @@ impl Finiteness {
     /// seen.scan("a", &[0.0, 1.0]);
     /// seen.scan("b", &[0.0, f32::NAN, f32::INFINITY]);
     /// assert_eq!(seen.to_string(), "2 values are not finite (1 NaN, 1 infinite), the first at index 1 of `b`");
+    /// seen.scan("c", &[f32::NAN]);
+    /// assert!(seen.to_string().ends_with("the first at index 1 of `b`; in `b` (2), `c` (1)"));
     /// ```
     pub fn scan(&mut self, name: &str, values: &[f32]) {
         self.add(name, Tally::of(values));
@@ -34,6 +41,9 @@ impl Finiteness {
     pub(crate) fn add(&mut self, name: &str, tally: Tally) {
         self.nan += tally.nan;
         self.infinite += tally.infinite;
+        if tally.first.is_some() {
+            self.tensors.push((name.to_owned(), tally.nan + tally.infinite));
+        }
         if let (None, Some(index)) = (&self.first, tally.first) {
             self.first = Some((name.to_owned(), index));
         }
@@ -50,7 +60,15 @@ impl fmt::Display for Finiteness {
                 write!(
                     f,
                     "{n} {these} not finite ({nan} NaN, {infinite} infinite), the first at index {index} of `{name}`"
-                )
+                )?;
+                if self.tensors.len() < 2 {
+                    return Ok(());
+                }
+                let named: Vec<String> =
+                    self.tensors.iter().take(NAMED).map(|(name, n)| format!("`{name}` ({n})")).collect();
+                let more = self.tensors.len().saturating_sub(NAMED);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                write!(f, "; in {}{more}", named.join(", "))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What loading found: which tensors were used, which were missing, misshapen, left over or known not to matter. All of
 //! it at once, each with the nearest name, so that one look tells what is wrong with a file.
 
+use crate::Finiteness;
 use qkv_base::{Error, Result};
 use std::fmt::{self, Display};
 
@@ -52,6 +53,8 @@ pub struct LoadReport {
     pub troubles: Vec<Trouble>,
     /// options of the configuration that have no effect here, and values that are not finite
     pub warnings: Vec<String>,
+    /// the values that are not finite
+    pub finite: Finiteness,
 }
 
 impl LoadReport {

@@ -112,7 +112,11 @@ impl Items {
                 items.counts.all_dropped(),
                 items.counts.reasons()
             );
-            return Err(Error::new("data", what, "check the task, the columns and the length: qkv data check"));
+            return Err(Error::new(
+                "data",
+                what,
+                "check the task, the columns and the length: qkv data check FILE --task TASK",
+            ));
         }
         Ok(items)
     }

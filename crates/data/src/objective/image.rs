@@ -2,6 +2,7 @@
 
 use super::{Aim, Dropped, Labels, Made, Sample, wrong};
 use crate::{Error, Example, Result};
+use qkv_base::{MOST_TEXT, read_file};
 use serde_json::Value;
 use std::path::Path;
 
@@ -27,12 +28,12 @@ impl Normalisation {
     pub fn load(dir: &Path, channels: usize) -> Result<Self> {
         let file = dir.join("preprocessor_config.json");
         let place = file.display().to_string();
-        let config: Value = match std::fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(qkv_base::without_bom(&bytes))
-                .map_err(|e| Error::new(&place, format!("is not JSON: {e}"), "is the file whole?"))?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::vit(channels)),
-            Err(e) => return Err(Error::read(place, &e, "may it be read?")),
-        };
+        if !file.exists() {
+            return Ok(Self::vit(channels));
+        }
+        let bytes = read_file(&file, MOST_TEXT, "may it be read?")?;
+        let config: Value = serde_json::from_slice(&bytes)
+            .map_err(|e| Error::new(&place, format!("is not JSON: {e}"), "is the file whole?"))?;
         Self::of(&place, &config, channels)
     }
 

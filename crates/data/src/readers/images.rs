@@ -6,6 +6,7 @@
 use super::{Opened, Reader, Tally, files_under, source, table};
 use crate::{Corpus, Error, Example, Result, corpus::past_end};
 use image::{DynamicImage, ImageReader, Limits, imageops::FilterType};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// What every picture is brought to.
@@ -30,6 +31,8 @@ pub enum LabelColumn {
 
 /// No side longer than this, and no more than 256 MiB to decode one picture.
 const LONGEST_SIDE: u32 = 8192;
+/// No more pixels than this: a file of some hundred kilobytes can hold gigabytes of one colour, which take their time.
+const MOST_PIXELS: u64 = 48_000_000;
 
 fn decode(path: &Path, want: Option<Picture>) -> Result<(Picture, Vec<u8>)> {
     let name = path.display().to_string();
@@ -37,14 +40,22 @@ fn decode(path: &Path, want: Option<Picture>) -> Result<(Picture, Vec<u8>)> {
         let hint = "PNG and JPEG up to 8192 × 8192 are read; convert the file, or skip bad rows";
         Error::new(&name, format!("no picture: {error}"), hint)
     };
-    let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format);
-    let mut reader = reader.map_err(|error| source::unreadable(&name, &error))?;
-    let mut limits = Limits::default();
-    limits.max_image_width = Some(LONGEST_SIDE);
-    limits.max_image_height = Some(LONGEST_SIDE);
-    limits.max_alloc = Some(256 << 20);
-    reader.limits(limits);
-    let mut picture = reader.decode().map_err(damaged)?;
+    let open = || -> Result<_> {
+        let reader = ImageReader::new(BufReader::new(source::open_file(path)?)).with_guessed_format();
+        let mut reader = reader.map_err(|error| source::unreadable(&name, &error))?;
+        let mut limits = Limits::default();
+        limits.max_image_width = Some(LONGEST_SIDE);
+        limits.max_image_height = Some(LONGEST_SIDE);
+        limits.max_alloc = Some(256 << 20);
+        reader.limits(limits);
+        Ok(reader)
+    };
+    let (width, height) = open()?.into_dimensions().map_err(damaged)?;
+    if u64::from(width) * u64::from(height) > MOST_PIXELS {
+        let what = format!("no picture: {width} × {height} are more than {} million pixels", MOST_PIXELS / 1_000_000);
+        return Err(Error::new(&name, what, "make it smaller; networks read some hundred pixels a side"));
+    }
+    let mut picture = open()?.decode().map_err(damaged)?;
     if let Some(want) = want {
         let (width, height) = (want.width as u32, want.height as u32);
         if (picture.width(), picture.height()) != (width, height) {
@@ -302,7 +313,7 @@ mod tests {
 
     /// A PNG of a few bytes that claims 50,000 × 50,000 pixels.
     #[test]
-    fn a_picture_bomb_is_an_error() {
+    fn fault_43_a_picture_bomb_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         png(&folder.path().join("a/1.png"), 4, 4, 200);
         let mut bytes = fs::read(folder.path().join("a/1.png")).unwrap();

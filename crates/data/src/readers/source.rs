@@ -1,23 +1,28 @@
 //! Bytes from a file, plain or gzip, with the faults of real files met at the door: byte-order marks, UTF-16, directories.
 //!
 //! A plain file is read in place: streaming costs one line of memory, random access one seek. A gzip file has no places
-//! to seek to, so for random access it is unpacked into memory (at most [`MOST_UNPACKED`]).
+//! to seek to, so for random access it is unpacked: into memory while it is small, else into a file without a name in the
+//! directory for temporary files, which goes away with the process (at most [`MOST_UNPACKED`]).
 
 use crate::{Error, Result};
 use flate2::read::MultiGzDecoder;
 use qkv_base::Kind;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Mutex;
+use tempfile::NamedTempFile;
 
-/// A gzip file that unpacks to more than this is refused: 4 GiB.
-pub const MOST_UNPACKED: u64 = 4 << 30;
+/// A gzip file that unpacks to more than this is refused: 64 GiB.
+pub const MOST_UNPACKED: u64 = 64 << 30;
+/// What unpacks to more than this is kept on disk.
+const IN_MEMORY: u64 = 64 << 20;
 
 /// A file one can stream from the start or read in any place.
 pub(crate) enum Source {
     Plain { file: Mutex<File>, name: String },
     Unpacked(Vec<u8>),
+    Spilled { file: NamedTempFile, name: String },
 }
 
 impl Source {
@@ -27,9 +32,7 @@ impl Source {
         let mut file = open_file(path)?;
         let magic = first_bytes(&mut file, &name)?;
         if magic.starts_with(&[0x1f, 0x8b]) {
-            let unpacked = unpack(file, &name)?;
-            refuse_utf16(&unpacked, &name)?;
-            return Ok(Source::Unpacked(unpacked));
+            return unpack(file, name, IN_MEMORY);
         }
         refuse_utf16(&magic, &name)?;
         Ok(Source::Plain { file: Mutex::new(file), name })
@@ -40,6 +43,10 @@ impl Source {
         match self {
             Source::Plain { name, .. } => Ok(Box::new(BufReader::with_capacity(1 << 16, open_file(Path::new(name))?))),
             Source::Unpacked(bytes) => Ok(Box::new(Cursor::new(bytes.as_slice()))),
+            Source::Spilled { file, name } => {
+                let again = file.reopen().map_err(|error| unreadable(name, &error))?;
+                Ok(Box::new(BufReader::with_capacity(1 << 16, again)))
+            }
         }
     }
 
@@ -60,6 +67,13 @@ impl Source {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX);
                 let bytes = from.checked_add(length).and_then(|to| all.get(from..to));
                 bytes.map(<[u8]>::to_vec).ok_or_else(|| gone("unpacked file"))
+            }
+            Source::Spilled { file, name } => {
+                let mut bytes = vec![0; length];
+                let mut file = file.reopen().map_err(|error| unreadable(name, &error))?;
+                file.seek(SeekFrom::Start(offset)).map_err(|error| unreadable(name, &error))?;
+                file.read_exact(&mut bytes).map_err(|_| gone(name))?;
+                Ok(bytes)
             }
         }
     }
@@ -95,6 +109,11 @@ pub(crate) fn open_file(path: &Path) -> Result<File> {
         let hint = "name a file; a directory is read for pictures and for documents of one file each";
         return Err(Error::new(name, "is a directory", hint));
     }
+    // Opening a pipe could wait for ever, and a device never ends. What is not there is told by the system.
+    if path.exists() && !path.is_file() {
+        let hint = "data are read more than once: write what a pipe says to a file, and name that";
+        return Err(Error::new(name, "is a pipe or a device, not a file", hint));
+    }
     File::open(path).map_err(|error| unreadable(&name, &error))
 }
 
@@ -121,15 +140,36 @@ fn first_bytes(file: &mut File, name: &str) -> Result<Vec<u8>> {
     Ok(magic)
 }
 
-fn unpack(file: File, name: &str) -> Result<Vec<u8>> {
+/// Unpacks into memory what has at most `in_memory` bytes, and into a temporary file what has more.
+fn unpack(file: File, name: String, in_memory: u64) -> Result<Source> {
     let mut bytes = Vec::new();
-    let reader = MultiGzDecoder::new(BufReader::new(file));
-    reader.take(MOST_UNPACKED + 1).read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;
-    if bytes.len() as u64 > MOST_UNPACKED {
-        let hint = "unpack it and name the plain file, which is read in place";
-        return Err(Error::new(name, "unpacks to more than 4 GiB", hint));
+    let mut reader = MultiGzDecoder::new(BufReader::new(file));
+    reader.by_ref().take(in_memory).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error))?;
+    refuse_utf16(&bytes, &name)?;
+    if (bytes.len() as u64) < in_memory {
+        return Ok(Source::Unpacked(bytes));
     }
-    Ok(bytes)
+    let full = |error: io::Error| {
+        let hint = "make room where temporary files go (TMPDIR), or unpack it and name the plain file";
+        Error::write(&name, &error, hint)
+    };
+    let mut spilled = NamedTempFile::new().map_err(full)?;
+    spilled.write_all(&bytes).map_err(full)?;
+    let mut block = vec![0; 1 << 16];
+    let mut written = bytes.len() as u64;
+    loop {
+        let n = reader.read(&mut block).map_err(|error| unreadable(&name, &error))?;
+        if n == 0 {
+            break;
+        }
+        written += n as u64;
+        if written > MOST_UNPACKED {
+            let hint = "unpack it and name the plain file, which is read in place";
+            return Err(Error::new(name, "unpacks to more than 64 GiB", hint));
+        }
+        spilled.write_all(&block[..n]).map_err(full)?;
+    }
+    Ok(Source::Spilled { file: spilled, name })
 }
 
 fn refuse_utf16(start: &[u8], name: &str) -> Result<()> {

@@ -34,6 +34,9 @@ use qkv_base::{Error, Key, Result};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
+/// The widest beam: each continuation has its own place in the cache.
+const WIDEST: usize = 4096;
+
 /// How a beam search compares and stops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Beam {
@@ -78,6 +81,10 @@ impl Beam {
         let fail = |place: &str, what: String, hint: &str| Err(Error::new(place, what, hint));
         if self.width == 0 {
             return fail("beam", "the width is 0".into(), "use 1 (greedy) or more");
+        }
+        if self.width > WIDEST {
+            let what = format!("a width of {} keeps that many texts in memory at once", self.width);
+            return fail("beam", what, "use at most 4096; 4 to 10 are usual");
         }
         if self.n_best == 0 || self.n_best > self.width {
             let what = format!("{} sequences are asked of a beam of width {}", self.n_best, self.width);

@@ -30,9 +30,16 @@ impl Contrastive {
             let what = format!("k is {} and α is {}", self.k, self.alpha);
             return Err(Error::new("contrastive", what, "k must be at least 1, and α from 0 to 1, such as 4 and 0.6"));
         }
+        if self.k > MOST {
+            let what = format!("{} candidates would each be computed at every step", self.k);
+            return Err(Error::new("contrastive", what, "use at most 4096; 4 to 10 are usual"));
+        }
         Ok(())
     }
 }
+
+/// The most candidates: each has its own place in the cache.
+const MOST: usize = 4096;
 
 /// A contrastive search under way.
 #[derive(Debug)]

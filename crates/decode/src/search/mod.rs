@@ -62,12 +62,19 @@ impl Search {
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Sample { n: 0 } => Err(Error::new("n", "no continuation is asked for", "ask for at least one")),
+            Self::Sample { n } if *n > MOST => {
+                let what = format!("{n} continuations at once would each have a place in the cache");
+                Err(Error::new("n", what, format!("ask for at most {MOST} at a time")))
+            }
             Self::Sample { .. } => Ok(()),
             Self::Beam(how) => how.check(),
             Self::Contrastive(how) => how.check(),
         }
     }
 }
+
+/// The most continuations of one request.
+const MOST: usize = 4096;
 
 /// What a search did, step by step.
 #[derive(Clone, Debug, Serialize)]

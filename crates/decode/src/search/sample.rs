@@ -112,8 +112,10 @@ impl Draft {
         let history = request.history(&self.sequence.ids, key);
         let (stages, (picked, state)) = match top {
             Some(top) => {
-                let stages = request.chain.apply_traced(row, &history, top)?;
-                (Some(stages), request.chain.pick.choose(row, history.key, self.state)?)
+                // First the choice, then how it came about: every stage tells of the token that was chosen.
+                let (picked, state) = request.chain.choose(&mut row.clone(), &history, self.state)?;
+                let stages = request.chain.apply_traced(row, &history, top, Some(picked.id))?;
+                (Some(stages), (picked, state))
             }
             None => (None, request.chain.choose(row, &history, self.state)?),
         };

@@ -2,12 +2,10 @@
 //! we do not know.
 
 use crate::{Error, Result};
+use qkv_base::{MOST_TEXT, read_file};
 use qkv_kernels::Activation;
 use serde_json::{Map, Value};
 use std::path::Path;
-
-/// The most bytes a configuration may have: real ones have a few thousand.
-const LARGEST: u64 = 16 << 20;
 
 /// A configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,13 +25,7 @@ impl Config {
     /// Reads a file. A byte-order mark is skipped; bytes that are not UTF-8 are named with their place.
     pub fn load(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
-        let fail = |what: String, hint: &str| Error::new(&place, what, hint);
-        let size = std::fs::metadata(path).map_err(|e| Error::read(&place, &e, "is the path right?"))?.len();
-        if size > LARGEST {
-            return Err(fail(format!("{size} bytes are too many for a configuration"), "is this another file?"));
-        }
-        let bytes = std::fs::read(path).map_err(|e| Error::read(&place, &e, "is the file readable?"))?;
-        Self::parse(&place, &bytes)
+        Self::parse(&place, &read_file(path, MOST_TEXT, "is the path right?")?)
     }
 
     /// Parses the bytes of a file.
@@ -210,6 +202,26 @@ impl Config {
         Ok(Some(labels.into_iter().flatten().collect()))
     }
 
+    /// What the configuration says twice and not alike, and which of the two counts: as in transformers, `id2label`.
+    pub fn contradictions(&self) -> Vec<String> {
+        let Ok(Some(labels)) = self.labels() else { return vec![] };
+        let mut found = vec![];
+        let wrong = |(name, id): (&String, &Value)| match id.as_u64().and_then(|i| labels.get(i as usize)) {
+            Some(said) if said == name => None,
+            Some(said) => Some(format!("label2id says that {id} is `{name}`, id2label says `{said}`")),
+            None => Some(format!("label2id says that {id} is `{name}`, id2label has no {id}")),
+        };
+        if let Some(back) = self.get("label2id").and_then(Value::as_object) {
+            found.extend(back.iter().find_map(wrong));
+        }
+        if let Some(n) = self.get("num_labels").and_then(Value::as_u64)
+            && n != labels.len() as u64
+        {
+            found.push(format!("num_labels is {n}, id2label names {}", labels.len()));
+        }
+        found.into_iter().map(|what| format!("{}: {what}; id2label counts", self.place)).collect()
+    }
+
     /// How many labels there are: those that are named, or `num_labels`, or two.
     pub fn label_count(&self) -> Result<usize> {
         Ok(match self.labels()? {
@@ -289,6 +301,11 @@ mod tests {
         assert_eq!(c.labels().unwrap().unwrap(), ["a", "b"]);
         assert!(config(r#"{"id2label": {"1": "b", "2": "a"}}"#).labels().is_err());
         assert!(config(r#"{"id2label": {"9999999999999": "b"}}"#).labels().is_err());
+        let told = |json: &str| config(json).contradictions().join(" | ");
+        assert_eq!(told(r#"{"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}, "num_labels": 2}"#), "");
+        let twisted = told(r#"{"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 1, "b": 0}}"#);
+        assert!(twisted.contains("label2id says that 1 is `a`, id2label says `b`; id2label counts"), "{twisted}");
+        assert!(told(r#"{"id2label": {"0": "a"}, "num_labels": 3}"#).contains("num_labels is 3, id2label names 1"));
         let mut c = Config::new("bert");
         c.set_labels(&["x".into(), "y".into()]);
         assert_eq!(c.labels().unwrap().unwrap(), ["x", "y"]);

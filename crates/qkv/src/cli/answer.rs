@@ -35,6 +35,8 @@ pub(crate) struct Args {
     /// One line of JSON for each question
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    load: input::LoadArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if let Some(word) = rest.first() {
         return Err(Fail::usage(format!("{word}: there is no such model"), "give the path of a model directory"));
     }
-    let model = input::open(&path)?;
+    let model = input::open(&path, args.load)?;
     let context = match (&args.context, &args.context_file) {
         (Some(text), _) => text.clone(),
         (None, Some(file)) => input::lines(file)?.join("\n"),

@@ -8,10 +8,9 @@ use super::fail::Fail;
 use super::flags::ChainArgs;
 use super::input;
 use super::signals::{catch_interrupts, interrupted};
-use super::terminal::{Watch, say};
+use super::terminal::{Watch, say, say_part, talk};
 use qkv_tasks::chat::Conversation;
 use qkv_tasks::generate::{Generation, Search};
-use std::io::Write;
 use std::path::PathBuf;
 use turns::{Turn, read_turn};
 
@@ -46,70 +45,70 @@ pub(crate) struct Args {
     template: Option<String>,
     #[command(flatten)]
     chain: ChainArgs,
+    #[command(flatten)]
+    load: input::LoadArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     input::not_zero(&[("max-tokens", args.max_tokens)])?;
-    let model = input::open(&input::model_or_newest(args.model.as_deref())?)?;
+    let model = input::open(&input::model_or_newest(args.model.as_deref())?, args.load)?;
     let chain = args.chain.options().chain(&model.defaults)?;
     let by = Generation::by(&model, chain, Search::Sample { n: 1 })?;
     let generation = Generation { otherwise: args.max_tokens, seed: args.seed, ..by };
-    let mut talk = Conversation::new(generation, args.template.as_deref())?;
-    talk.system = args.system.clone();
+    let mut conversation = Conversation::new(generation, args.template.as_deref())?;
+    conversation.system = args.system.clone();
     catch_interrupts();
-    eprintln!("chain: {}", talk.generation.chain);
-    eprintln!("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves");
+    talk(format_args!("chain: {}", conversation.generation.chain));
+    talk("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves");
     let mut input = std::io::stdin().lock();
     loop {
         match read_turn(&mut input)? {
             Turn::End => return Ok(()),
             Turn::Command(command) if ["exit", "quit", "bye"].contains(&command.as_str()) => return Ok(()),
             Turn::Command(command) => {
-                if let Err(fail) = obey(&mut talk, &command) {
+                if let Err(fail) = obey(&mut conversation, &command) {
                     fail.report(); // a slip of the hand does not end a conversation
                 }
             }
-            Turn::Say(text) => answer(&mut talk, &text)?,
+            Turn::Say(text) => answer(&mut conversation, &text)?,
         }
     }
 }
 
-fn answer(talk: &mut Conversation, text: &str) -> Result<(), Fail> {
-    let mut out = std::io::stdout();
-    let mut hear =
-        |_: usize, _: usize, text: &str| write!(out, "{text}").and_then(|()| out.flush()).map_err(Fail::stdout_error);
-    talk.turn(text, &mut hear, &mut Watch::new(0, ""))?;
+fn answer(conversation: &mut Conversation, text: &str) -> Result<(), Fail> {
+    let mut hear = |_: usize, _: usize, text: &str| say_part(text);
+    conversation.turn(text, &mut hear, &mut Watch::new(0, ""))?;
     say("")?;
     if interrupted() {
-        eprintln!("(stopped)");
+        talk("(stopped)");
     }
     Ok(())
 }
 
 /// Does what a line that begins with / asks for.
-fn obey(talk: &mut Conversation, line: &str) -> Result<(), Fail> {
+fn obey(conversation: &mut Conversation, line: &str) -> Result<(), Fail> {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match (name, rest.trim()) {
-        ("help" | "?", _) => eprintln!("{COMMANDS}"),
-        ("reset", _) => talk.messages.clear(),
-        ("system", "") => talk.system = None,
+        ("help" | "?", _) => talk(COMMANDS),
+        ("reset", _) => conversation.messages.clear(),
+        ("system", "") => conversation.system = None,
         ("system", text) => {
-            talk.system = Some(text.to_string());
-            talk.messages.clear();
+            conversation.system = Some(text.to_string());
+            conversation.messages.clear();
         }
         ("chain", steps) => {
             let chain: qkv_decode::Chain = steps.parse()?;
-            chain.check(qkv_model::CausalLm::vocabulary(&talk.generation.model.network.model))?;
-            talk.generation.chain = chain;
-            eprintln!("chain: {}", talk.generation.chain);
+            chain.check(qkv_model::CausalLm::vocabulary(&conversation.generation.model.network.model))?;
+            conversation.generation.chain = chain;
+            talk(format_args!("chain: {}", conversation.generation.chain));
         }
         ("seed", n) => {
             let wrong = |_| Fail::usage(format!("/seed: `{n}` is not a whole number"), "write /seed 1");
-            talk.generation.seed = n.parse().map_err(wrong)?;
+            conversation.generation.seed = n.parse().map_err(wrong)?;
         }
-        ("undo", _) => talk.undo(),
+        ("undo", _) => conversation.undo(),
         ("history", _) => {
-            talk.messages.iter().for_each(|m| eprintln!("{}: {}", m.role, m.content));
+            conversation.messages.iter().for_each(|m| talk(format_args!("{}: {}", m.role, m.content)));
         }
         (other, _) => {
             let names = ["help", "reset", "system", "chain", "seed", "undo", "history", "exit"];

@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// The largest shard in bytes
     #[arg(long, default_value_t = 5_000_000_000, value_name = "N")]
     max_shard: u64,
+    /// Write over a GGUF file that is there
+    #[arg(long)]
+    force: bool,
     /// One line of JSON
     #[arg(long)]
     json: bool,
@@ -43,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         To::Hf => TargetFormat::HuggingFace,
         To::Gguf => TargetFormat::Gguf,
     });
-    let how = Convert { to, dtype: args.dtype.clone(), max_shard: args.max_shard };
+    let how = Convert { to, dtype: args.dtype.clone(), max_shard: args.max_shard, force: args.force };
     let done = convert(&args.src, &args.dst, &how)?;
     if args.json {
         return say_json(&done);

@@ -37,11 +37,13 @@ pub(crate) struct Args {
     /// One line of JSON for each text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    load: input::LoadArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, given) = input::resolve(&args.words)?;
-    let model = input::open(&path)?;
+    let model = input::open(&path, args.load)?;
     let mut texts = input::texts(given, args.file.as_deref())?;
     texts.extend(args.near.clone());
     let named = |name: &String| Pooling::ALL.into_iter().find(|(n, _)| n == name).map(|(_, pooling)| pooling);

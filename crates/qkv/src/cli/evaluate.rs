@@ -2,7 +2,7 @@
 
 use super::fail::Fail;
 use super::flags::{BeamArgs, ChainArgs};
-use super::input::{columns, model_or_newest};
+use super::input::{columns, model_or_newest, must_be_free};
 use super::terminal::say;
 use qkv::{Evaluate, Evaluated, Judged, Metric, Scores, Writing, evaluate};
 use std::path::PathBuf;
@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Write every example with what was said to this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
     each: Option<PathBuf>,
+    /// Write over the file of --each
+    #[arg(long, requires = "each")]
+    force: bool,
     /// How many of the wrong answers are shown
     #[arg(long, default_value_t = 3)]
     worst: usize,
@@ -58,6 +61,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    args.each.iter().try_for_each(|path| must_be_free(path, args.force))?;
     let how = Evaluate {
         metrics: args.metric.iter().map(|m| Metric::parse(m)).collect::<Result<_, _>>()?,
         columns: columns(&args.column)?,

@@ -1,7 +1,7 @@
 //! How the program says that something is wrong: what, where, and a hint.
 
+use super::terminal::talk_part;
 use qkv_base::{Error, Kind};
-use std::io::Write;
 use std::process::ExitCode;
 
 /// The exit code of each kind of error: 2 for what a person can mend by asking otherwise, 1 for work that failed.
@@ -38,11 +38,6 @@ impl Fail {
     }
 
     /// stdout does not take what is written; a closed pipe (`| head`) ends the program quietly.
-    pub(crate) fn stdout(error: std::io::Error) -> Self {
-        Self::stdout_error(error).into()
-    }
-
-    /// The same where a library's error is wanted.
     pub(crate) fn stdout_error(error: std::io::Error) -> Error {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             std::process::exit(0);
@@ -53,8 +48,7 @@ impl Fail {
     /// Tells the person on stderr.
     pub(crate) fn report(&self) -> ExitCode {
         let hint = if self.hint.is_empty() { String::new() } else { format!("hint: {}\n", self.hint) };
-        // A closed stderr (a terminal that is gone) hears nothing; the exit code tells all the same.
-        let _ = write!(std::io::stderr().lock(), "error: {}\n{hint}", self.message);
+        talk_part(format_args!("error: {}\n{hint}", self.message));
         ExitCode::from(self.code)
     }
 }

@@ -27,11 +27,13 @@ pub(crate) struct Args {
     /// One line of JSON for each text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    load: input::LoadArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, given) = input::resolve(&args.words)?;
-    let model = input::open(&path)?;
+    let model = input::open(&path, args.load)?;
     let texts = input::texts(given, args.file.as_deref())?;
     let filled = fill(&model, &texts, args.top, args.batch, &mut Watch::new(texts.len(), "filling"))?;
     for (text, gaps) in with_mask(&model, &texts)?.iter().zip(filled) {

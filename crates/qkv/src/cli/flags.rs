@@ -1,6 +1,7 @@
 //! The flags of chains and beams, which several verbs share.
 
 use super::fail::Fail;
+use super::terminal::{talk, talk_part};
 use qkv_decode::{Chain, Pick};
 use qkv_tasks::chain::{BeamOptions, ChainOptions, TargetPrefix, ids};
 use qkv_tasks::generate::{Generation, Search, Traced};
@@ -157,17 +158,17 @@ pub(crate) fn refuse_drawn_beam(chain: &Chain, beam: bool) -> Result<(), Fail> {
 pub(crate) fn tell(generation: &Generation) {
     let chain = &generation.chain;
     match &generation.search {
-        Search::Sample { .. } => eprintln!("chain: {chain}"),
-        Search::Beam(beam) if chain.steps.is_empty() => eprintln!("beam of {}", beam.width),
+        Search::Sample { .. } => talk(format_args!("chain: {chain}")),
+        Search::Beam(beam) if chain.steps.is_empty() => talk(format_args!("beam of {}", beam.width)),
         Search::Beam(beam) => {
             let steps: Vec<String> = chain.steps.iter().map(ToString::to_string).collect();
-            eprintln!("beam of {}, chain: {}", beam.width, steps.join(", "));
+            talk(format_args!("beam of {}, chain: {}", beam.width, steps.join(", ")));
         }
-        Search::Contrastive(how) => eprintln!("contrastive search, k {}, α {}", how.k, how.alpha),
+        Search::Contrastive(how) => talk(format_args!("contrastive search, k {}, α {}", how.k, how.alpha)),
     }
-    chain.effects().iter().for_each(|effect| eprintln!("note: {effect}"));
+    chain.effects().iter().for_each(|effect| talk(format_args!("note: {effect}")));
     if generation.model.defaults.ends.is_empty() {
-        eprintln!("note: nothing says which token ends a text; only --max-tokens and --stop do");
+        talk("note: nothing says which token ends a text; only --max-tokens and --stop do");
     }
 }
 
@@ -175,7 +176,7 @@ pub(crate) fn tell(generation: &Generation) {
 pub(crate) fn write_trace(traces: &[Traced], to: &str) -> Result<(), Fail> {
     let Some(trace) = traces.first() else { return Ok(()) };
     if to == "-" {
-        eprint!("{}", trace.table());
+        talk_part(trace.table());
         return Ok(());
     }
     Ok(qkv_weights::write_atomically(std::path::Path::new(to), trace.page(to)?.as_bytes())?)

@@ -8,12 +8,12 @@ use super::fail::Fail;
 use super::flags::{tell, write_trace};
 use super::input::{self, not_zero};
 use super::signals::{catch_interrupts, interrupted};
-use super::terminal::{progress, say, say_json};
+use super::terminal::{progress, say, say_json, say_part, talk};
 use qkv_decode::Chain;
 use qkv_tasks::TextModel;
 use qkv_tasks::generate::{Generation, Search, Traced, Written};
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Instant;
 
 /// One line of `--json`.
@@ -35,10 +35,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     input::instead(&texts, "--ids", !args.ids.is_empty())?;
     input::instead(&texts, "--file", args.file.is_some())?;
     let prompt = input::only(texts)?;
-    let model = input::open(&path)?;
+    args.trace.iter().filter(|to| *to != "-").try_for_each(|to| input::must_be_free(to.as_ref(), args.force))?;
+    let model = input::open(&path, args.load)?;
     let generation = args.generation(&model)?;
     let mut prompts = args.prompts(&model, prompt.as_deref())?;
-    generation.fit("prompt", &mut prompts, args.truncate.is_some(), &mut |note| eprintln!("note: {note}"))?;
+    generation.fit("prompt", &mut prompts, args.truncate.is_some(), &mut |note| talk(format_args!("note: {note}")))?;
     if args.trace.is_some() && (prompts.len() > 1 || args.n > 1) {
         return Err(Fail::usage("--trace shows one continuation of one prompt", "give one prompt, and no --n"));
     }
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     bar.finish_and_clear();
     let seconds = began.elapsed().as_secs_f64();
-    eprintln!("{said} tokens in {seconds:.2} s ({:.1} tokens/s)", said as f64 / seconds.max(1e-9));
+    talk(format_args!("{said} tokens in {seconds:.2} s ({:.1} tokens/s)", said as f64 / seconds.max(1e-9)));
     Ok(())
 }
 
@@ -67,11 +68,7 @@ impl Args {
     /// One batch; how many tokens were said.
     fn batch(&self, generation: &Generation, prompts: &[Vec<u32>], first: usize, many: bool) -> Result<usize, Fail> {
         let streams = !self.json && !many && self.n == 1 && generation.model.maybe_tokenizer().is_some();
-        let mut out = std::io::stdout();
-        let mut hear = |_: usize, _: usize, text: &str| match streams {
-            true => write!(out, "{text}").and_then(|()| out.flush()).map_err(Fail::stdout_error),
-            false => Ok(()),
-        };
+        let mut hear = |_: usize, _: usize, text: &str| if streams { say_part(text) } else { Ok(()) };
         let (mut answers, traces) = generation.run(prompts, first as u64, &mut hear, &interrupted)?;
         let said = answers.iter().flatten().map(|a| a.ids.len()).sum();
         if interrupted() && many {
@@ -114,6 +111,6 @@ fn line(answer: &Written, one_line: bool) -> String {
 
 fn tell_logprobs(model: &TextModel, answer: &Written) {
     for (id, logprob) in answer.ids.iter().zip(answer.logprobs.iter().flatten()) {
-        eprintln!("{logprob:>10.4}  {:.4}  {}", logprob.exp(), model.piece(*id).escape_debug());
+        talk(format_args!("{logprob:>10.4}  {:.4}  {}", logprob.exp(), model.piece(*id).escape_debug()));
     }
 }

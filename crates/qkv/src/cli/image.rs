@@ -20,6 +20,8 @@ pub(crate) struct Args {
     /// One line of JSON for each picture
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    load: input::LoadArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if files.is_empty() {
         return Err(Fail::usage("there is no picture", "give PNG or JPEG files after the model"));
     }
-    let model = input::open(&path)?;
+    let model = input::open(&path, args.load)?;
     let answers = classify(&model, &files, 16, &mut Watch::new(files.len(), "looking"))?;
     for (file, labels) in files.iter().zip(answers) {
         let shown = &labels[..args.top.min(labels.len())];

@@ -1,17 +1,32 @@
 //! What a person gives a verb: a model or the newest run, texts, lines of a file or of stdin, columns of a table.
 
 use super::fail::Fail;
+use super::terminal::talk;
 use qkv_base::Error;
 use qkv_tasks::{TextModel, locate};
 use qkv_text::Tokenizer;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
+/// How a model is loaded.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub(crate) struct LoadArgs {
+    /// Refuse weights that are not finite, instead of warning of them
+    #[arg(long)]
+    strict: bool,
+}
+
 /// Loads a model, and tells on stderr what was not as expected.
-pub(crate) fn open(path: &Path) -> Result<TextModel, Fail> {
+pub(crate) fn open(path: &Path, how: LoadArgs) -> Result<TextModel, Fail> {
     let model = qkv::raw::load(path)?;
-    model.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let finite = &model.network.report.finite;
+    if how.strict && !finite.is_clean() {
+        let hint = "`qkv inspect` shows them; leave out --strict to load it all the same";
+        return Err(Fail::usage(format!("{}: {finite}", path.display()), hint));
+    }
+    model.warnings.iter().for_each(|warning| talk(format_args!("warning: {warning}")));
     Ok(model)
 }
 
@@ -33,7 +48,7 @@ pub(crate) fn resolve(words: &[String]) -> Result<(PathBuf, Vec<String>), Fail> 
         }
         None => Fail::usage(format!("no model was named, and {}", e.what), e.hint),
     })?;
-    eprintln!("model: {}, the newest run", run.display());
+    talk(format_args!("model: {}, the newest run", run.display()));
     Ok((run, words.to_vec()))
 }
 
@@ -79,16 +94,22 @@ pub(crate) fn texts(given: Vec<String>, file: Option<&Path>) -> Result<Vec<Strin
     }
 }
 
+/// The most bytes of a file of lines.
+const MOST_INPUT: u64 = 1 << 30;
+
 /// The lines of a file, or of stdin for `-`.
 pub(crate) fn lines(path: &Path) -> Result<Vec<String>, Fail> {
     let place = if path == Path::new("-") { "stdin".to_string() } else { path.display().to_string() };
-    let read = if path == Path::new("-") {
-        let mut bytes = vec![];
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        std::fs::read(path)
+    // A pipe or a device may be named: it is read to its end, or to the bound.
+    let (mut bytes, most) = (vec![], MOST_INPUT + 1);
+    let read = match path == Path::new("-") {
+        true => std::io::stdin().lock().take(most).read_to_end(&mut bytes),
+        false => File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)),
     };
-    let bytes = read.map_err(|e| Error::read(&place, &e, "check the path"))?;
+    read.map_err(|e| Error::read(&place, &e, "check the path"))?;
+    if bytes.len() as u64 > MOST_INPUT {
+        return Err(Fail::usage(format!("{place}: more than 1 GiB of text"), "split it: all of it is held in memory"));
+    }
     let bytes = qkv_base::without_bom(&bytes);
     let text = std::str::from_utf8(bytes).map_err(|e| {
         let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
@@ -116,12 +137,18 @@ pub(crate) fn not_zero(sizes: &[(&str, usize)]) -> Result<(), Fail> {
     }
 }
 
-/// Refuses to write over what is there.
-pub(crate) fn must_be_free(out: &Path) -> Result<(), Fail> {
-    let taken = out.is_file() || std::fs::read_dir(out).is_ok_and(|mut d| d.next().is_some());
-    match taken {
-        true => Err(Fail::usage(format!("{} exists already", out.display()), "name a new place, or remove it first")),
-        false => Ok(()),
+/// The one rule of every output: what is there is not written over, unless `force` says so of a file. A directory that
+/// holds something is never mixed with another.
+pub(crate) fn must_be_free(out: &Path, force: bool) -> Result<(), Fail> {
+    match std::fs::read_dir(out).map(|mut entries| entries.next().is_some()) {
+        Ok(true) => {
+            let what = format!("{} exists already and is not empty", out.display());
+            Err(Fail::usage(what, "name a new place, or remove it first"))
+        }
+        Err(_) if out.exists() && !force => {
+            Err(Fail::usage(format!("{} exists already", out.display()), "name a new place, or write over it: --force"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
   qkv inspect                                  all presets with their sizes
   qkv inspect --preset gpt2                    tree, facts, memory and arithmetic
   qkv inspect --preset t5-base --depth 5       down to every matrix
-  qkv inspect --preset llama3-8b --length 8192 the cache and the arithmetic of a long text
+  qkv inspect --preset llama3-8b --length 8192  the cache and the arithmetic of a long text
   qkv inspect --preset bert-large --json       the same for a program
   qkv inspect bert/                            a model on disk: the same, and its files, types and tokenizer
   qkv inspect model.gguf --tensors             every tensor with its shape and type
@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Every tensor of the file with its shape and type
     #[arg(long, requires = "path")]
     tensors: bool,
+    /// Look at every value of a file of more than 2 GiB too: is each a number?
+    #[arg(long, requires = "path")]
+    values: bool,
     /// Another model or preset, to see the two side by side
     #[arg(long, value_name = "OTHER")]
     diff: Option<String>,
@@ -60,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return if args.json { say_json(&rows) } else { say(inspect::side_by_side(&one, other, &rows)) };
     }
     if let Some(path) = &args.path {
-        let model = inspect::file(path, args.length, depth, args.tensors || args.json)?;
+        let model = inspect::file(path, args.length, depth, args.tensors || args.json, args.values)?;
         return if args.json { say_json(&model) } else { say(model.page(args.tensors)) };
     }
     let summary = inspect::preset(&one, args.length, depth)?;

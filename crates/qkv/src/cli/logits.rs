@@ -11,7 +11,7 @@ use std::path::PathBuf;
   qkv logits MODEL --ids 5,6,7                      scores of the next token at each position
   qkv logits MODEL --ids 5,6,7 --decoder-ids 0,9    a pair: what is read, and what has been written
   qkv logits MODEL --inputs batch.json --hidden     {\"input_ids\": [[…]], \"attention_mask\": [[…]]}
-  qkv logits MODEL --inputs image.json --attentions {\"pixel_values\": [[[[…]]]]}")]
+  qkv logits MODEL --inputs image.json --attentions  {\"pixel_values\": [[[[…]]]]}")]
 pub(crate) struct Args {
     /// A model: a directory, or a safetensors, PyTorch or GGUF file
     model: PathBuf,
@@ -33,17 +33,17 @@ pub(crate) struct Args {
     /// One line of JSON (the output is JSON anyway; this leaves out the line breaks)
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    load: input::LoadArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
-    let model = input::open(&args.model)?;
+    let model = input::open(&args.model, args.load)?;
     let mut inputs = match &args.inputs {
         Some(path) => {
             let place = path.display();
-            let bytes =
-                std::fs::read(path).map_err(|e| qkv_base::Error::read(place.to_string(), &e, "is the path right?"))?;
-            let bytes = qkv_base::without_bom(&bytes);
-            serde_json::from_slice(bytes)
+            let bytes = qkv_base::read_file(path, 1 << 30, "is the path right?")?;
+            serde_json::from_slice(&bytes)
                 .map_err(|e| Fail::usage(format!("{place}: {e}"), "see `qkv logits --help`"))?
         }
         None => Inputs::of_ids(args.ids.clone()),

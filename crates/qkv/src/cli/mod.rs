@@ -120,11 +120,126 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::Cli;
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
+    use std::path::{Path, PathBuf};
 
     /// No flag stands for two things, none names a flag that is not there.
     #[test]
     fn flags_do_not_clash() {
         Cli::command().debug_assert();
+    }
+
+    /// Words as a shell would split them, up to a redirection, a pipe or a comment.
+    fn words(line: &str) -> Vec<String> {
+        let (mut all, mut word, mut quote, mut any) = (vec![], String::new(), None, false);
+        for c in line.chars() {
+            match (quote, c) {
+                (Some(q), c) if q == c => quote = None,
+                (None, '"' | '\'') => (quote, any) = (Some(c), true),
+                (None, '>' | '<' | '|' | '#') => break,
+                (None, c) if c.is_whitespace() => {
+                    if any || !word.is_empty() {
+                        all.push(std::mem::take(&mut word));
+                    }
+                    any = false;
+                }
+                (_, c) => word.push(c),
+            }
+        }
+        if any || !word.is_empty() {
+            all.push(word);
+        }
+        all
+    }
+
+    /// Whether the program would take this command line. What stands behind two blanks is a remark.
+    fn is_taken(command: &str) -> Result<(), String> {
+        let before = |end: &str| command.split(end).next().unwrap_or(command).to_string();
+        let line = before("  ").replace("\\\"", "\"");
+        match Cli::try_parse_from(words(&line)) {
+            Ok(_) => Ok(()),
+            Err(e) if !e.use_stderr() => Ok(()),
+            Err(e) => Err(format!("{line}: {e}")),
+        }
+    }
+
+    fn all_help(command: &clap::Command, into: &mut Vec<String>) {
+        into.extend(command.get_after_help().map(|help| help.to_string()));
+        command.get_subcommands().for_each(|c| all_help(c, into));
+    }
+
+    /// Every example in a help text is a command line that the program takes.
+    #[test]
+    fn commands_that_help_names_are_taken() {
+        let mut help = vec![];
+        all_help(&Cli::command(), &mut help);
+        let (mut seen, mut wrong) = (0, vec![]);
+        for line in help.iter().flat_map(|text| text.lines()).filter_map(|l| l.strip_prefix("  qkv ")) {
+            seen += 1;
+            wrong.extend(is_taken(&format!("qkv {line}")).err());
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(seen > 70, "only {seen} examples were found: is the search broken?");
+    }
+
+    fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
+        for path in std::fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry").path()) {
+            if path.is_dir() {
+                sources(&path, into);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                into.push(path);
+            }
+        }
+    }
+
+    /// Every command line that a message or a hint names (`qkv inspect MODEL`, "go on: qkv train --resume") is one that
+    /// the program takes: whoever follows a hint must not meet another error.
+    #[test]
+    fn commands_that_hints_name_are_taken() {
+        let mut files = vec![];
+        for room in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).expect("the crates") {
+            let src = room.expect("a crate").path().join("src");
+            if src.is_dir() {
+                sources(&src, &mut files);
+            }
+        }
+        let verbs: Vec<String> = Cli::command().get_subcommands().map(|c| c.get_name().to_string()).collect();
+        let (mut seen, mut wrong) = (0, vec![]);
+        for file in files {
+            let text = std::fs::read_to_string(&file).expect("text");
+            for line in text.lines().filter(|l| !l.trim_start().starts_with("//") && l.contains('"')) {
+                for (at, _) in line.match_indices("qkv ") {
+                    // Examples of a help text are looked at above, and there a verb may be named alone.
+                    let example = line[..at].ends_with("  ") || line[..at].ends_with("\\n  ");
+                    if example || file.ends_with("cli/finetune.rs") {
+                        continue;
+                    }
+                    // The command ends with the string, the code marks around it, or the sentence.
+                    let end = |c: char| matches!(c, '`' | '"' | ';' | ')' | ',');
+                    let rest: String = line[at..].chars().take_while(|c| !end(*c)).collect();
+                    let named: String = rest.chars().skip(4).take_while(|c| c.is_ascii_lowercase()).collect();
+                    if !verbs.contains(&named)
+                        || line[..at].ends_with(|c: char| c.is_alphanumeric() || "-_/".contains(c))
+                    {
+                        continue;
+                    }
+                    // What is filled in when the message is made stands for some word.
+                    let mut command = String::new();
+                    let mut depth = 0;
+                    for c in rest.chars() {
+                        match c {
+                            '{' => depth += 1,
+                            '}' => (depth, command) = (depth - 1, command + "x"),
+                            c if depth == 0 => command.push(c),
+                            _ => {}
+                        }
+                    }
+                    seen += 1;
+                    wrong.extend(is_taken(&command).err().map(|e| format!("{}: {e}", file.display())));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(seen > 10, "only {seen} commands were found: is the search broken?");
     }
 }

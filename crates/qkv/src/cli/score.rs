@@ -28,6 +28,8 @@ pub(crate) struct Args {
     /// One line of JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    load: input::LoadArgs,
 }
 
 /// A token in JSON.
@@ -62,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return Err(Fail::usage("there is nothing to score", "give a text, or --ids 5,6,7"));
     };
     let source = given(args.source.clone(), &args.source_ids)?;
-    let model = input::open(&path)?;
+    let model = input::open(&path, args.load)?;
     let scores = likelihood(&model, &text, source.as_ref())?;
     if args.json {
         let text = |id| model.maybe_tokenizer().map(|_| model.piece(id));

@@ -1,6 +1,6 @@
 //! A run as it is seen on stderr: a picture that moves on a terminal, plain lines elsewhere.
 
-use qkv_base::Error;
+use qkv_base::{Error, printable};
 use qkv_metric::{Eta, Status, curve};
 use qkv_runs::memory;
 use qkv_runs::observe::{Event, Observer, StepReport};
@@ -45,7 +45,7 @@ impl Show {
     /// Puts lines above the picture.
     pub(crate) fn line(&mut self, line: &str) {
         let wipe = self.wipe();
-        let _ = writeln!(std::io::stderr().lock(), "{wipe}{line}");
+        let _ = writeln!(std::io::stderr().lock(), "{wipe}{}", printable(line));
     }
 
     /// What takes the picture off the screen.
@@ -73,7 +73,7 @@ impl Show {
         lines.push(self.status(t).line(width));
         lines.extend(self.valid.clone());
         lines.extend(self.samples.iter().take(samples).cloned());
-        lines.into_iter().map(|line| line.chars().take(width).collect()).collect()
+        lines.into_iter().map(|line| printable(&line).chars().take(width).collect()).collect()
     }
 
     /// The picture stays where it is; what comes is written below it.

@@ -1,15 +1,34 @@
-//! What reaches the person: data on stdout, talk and progress on stderr.
+//! What reaches the person: data on stdout, talk and progress on stderr. All of it goes through here, where what would
+//! act on a terminal (control characters of a label, a tensor's name, a generated text) is shown instead of obeyed.
 
 use super::fail::Fail;
 use super::signals::interrupted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use qkv_base::{Error, printable};
 use qkv_tasks::Listener;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 
 /// Prints a line to stdout; a closed pipe (`| head`) ends the program quietly instead of with a panic.
 pub(crate) fn say(line: impl std::fmt::Display) -> Result<(), Fail> {
-    writeln!(std::io::stdout().lock(), "{line}").map_err(Fail::stdout)
+    Ok(say_part(format!("{line}\n"))?)
+}
+
+/// Prints a text that is not a whole line yet, at once. A file or a pipe gets the very bytes; a terminal what it can show.
+pub(crate) fn say_part(text: impl std::fmt::Display) -> Result<(), Error> {
+    let (text, mut out) = (text.to_string(), std::io::stdout().lock());
+    let shown = if out.is_terminal() { printable(&text) } else { text.as_str().into() };
+    out.write_all(shown.as_bytes()).and_then(|()| out.flush()).map_err(Fail::stdout_error)
+}
+
+/// Tells a line on stderr. A closed stderr (a terminal that is gone) hears nothing, and that is no reason to stop.
+pub(crate) fn talk(line: impl std::fmt::Display) {
+    talk_part(format!("{line}\n"));
+}
+
+/// Tells a text on stderr that is not a whole line.
+pub(crate) fn talk_part(text: impl std::fmt::Display) {
+    let _ = std::io::stderr().lock().write_all(printable(&text.to_string()).as_bytes());
 }
 
 /// Prints a value as one line of JSON.
@@ -48,7 +67,7 @@ impl Listener for Watch {
     }
 
     fn note(&mut self, note: &str) {
-        self.bar.suspend(|| eprintln!("note: {note}"));
+        self.bar.suspend(|| talk(format_args!("note: {note}")));
     }
 
     fn is_cancelled(&self) -> bool {

@@ -10,7 +10,7 @@ use super::fail::Fail;
 use super::flags::{tell, write_trace};
 use super::input::{self, not_zero};
 use super::signals::{catch_interrupts, interrupted};
-use super::terminal::{progress, say, say_json};
+use super::terminal::{progress, say, say_json, talk};
 use qkv_tasks::generate::{Generation, Traced, Written};
 use qkv_tasks::translate::translation;
 use serde::Serialize;
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, texts) = input::resolve(&args.words)?;
     input::instead(&texts, "--ids", !args.ids.is_empty())?;
     input::instead(&texts, "--file", args.file.is_some())?;
-    let model = input::open(&path)?;
+    args.trace.iter().filter(|to| *to != "-").try_for_each(|to| input::must_be_free(to.as_ref(), args.force))?;
+    let model = input::open(&path, args.load)?;
     let chosen = translation(&model, &args.chain.options(), &args.beam.options(args.prefix.prefix()?))?;
     let generation = Generation { max_tokens: args.max_tokens, traced: args.trace.is_some(), ..chosen };
     let sources = args.sources(&generation, &texts)?;
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     bar.finish_and_clear();
     let seconds = began.elapsed().as_secs_f64();
     let speed = said as f64 / seconds.max(1e-9);
-    eprintln!("{written} lines, {said} tokens in {seconds:.2} s ({speed:.1} tokens/s)");
+    talk(format_args!("{written} lines, {said} tokens in {seconds:.2} s ({speed:.1} tokens/s)"));
     Ok(())
 }
 

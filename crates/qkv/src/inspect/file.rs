@@ -1,5 +1,5 @@
-//! A model on disk: its files and tensors, what its configuration says, its tokenizer. Only headers are read; nothing of
-//! the weights is loaded.
+//! A model on disk: its files and tensors, what its configuration says, its tokenizer. The network is made from the
+//! headers alone; the values are read one tensor at a time, and only to see whether each is a number.
 
 use super::Summary;
 use super::numbers::{bytes, grouped};
@@ -7,7 +7,7 @@ use qkv_base::Result;
 use qkv_model::families::{self, Config, Files, Sheet};
 use qkv_model::spec::Spec;
 use qkv_tasks::locate::model_of;
-use qkv_weights::{Checkpoint, Format, Value};
+use qkv_weights::{Checkpoint, Finiteness, Format, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,6 +28,31 @@ pub struct OnDisk {
     network: Option<Summary>,
     /// why there is no network, where there is none
     trouble: Option<String>,
+    /// values that are not finite; none where they were not looked at
+    values: Option<Values>,
+}
+
+#[derive(Serialize)]
+struct Values {
+    nan: u64,
+    infinite: u64,
+    /// the tensors that hold them
+    tensors: Vec<(String, u64)>,
+    /// the same in words
+    #[serde(skip)]
+    told: String,
+}
+
+/// Files up to this size are read through without being asked: 2 GiB take some seconds.
+const READ_THROUGH: u64 = 2 << 30;
+
+/// Looks at every value of a file. A tensor that cannot be read is told by whoever loads it.
+fn values(file: &Checkpoint) -> Values {
+    let mut seen = Finiteness::default();
+    for entry in file.entries() {
+        let _ = file.read_f32_counting(&entry.name, &mut seen);
+    }
+    Values { nan: seen.nan, infinite: seen.infinite, told: seen.to_string(), tensors: seen.tensors }
 }
 
 #[derive(Serialize)]
@@ -69,8 +94,8 @@ fn open(path: &Path, file: &Checkpoint) -> Result<(Config, &'static Sheet, Spec)
     Ok((config, sheet, spec))
 }
 
-/// Looks at a model on disk; `tensors` lists every one.
-pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool) -> Result<OnDisk> {
+/// Looks at a model on disk; `tensors` lists every one, `look` reads every value however many there are.
+pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool, look: bool) -> Result<OnDisk> {
     let path = &model_of(path);
     let file = Checkpoint::open(path)?;
     let mut types = BTreeMap::new();
@@ -85,6 +110,7 @@ pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool) -> 
         dtype: e.dtype.to_string(),
         bytes: e.bytes,
     };
+    let bytes = file.files().iter().map(|f| f.bytes).sum::<u64>();
     let mut shown = OnDisk {
         path: path.display().to_string(),
         format: file.format().to_string(),
@@ -99,6 +125,7 @@ pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool) -> 
         metadata: file.metadata().iter().map(|(k, v)| (k.to_string(), brief(v))).collect(),
         network: None,
         trouble: None,
+        values: (look || bytes <= READ_THROUGH).then(|| values(&file)),
     };
     match open(path, &file) {
         Ok((config, sheet, spec)) => {
@@ -141,6 +168,8 @@ impl OnDisk {
         for (dtype, (n, size)) in &self.types {
             page += &format!("  {:<14} {n} tensors, {}\n", dtype, bytes(*size));
         }
+        let told = self.values.as_ref().map_or("not read; --values reads them all", |v| v.told.as_str());
+        page += &format!("  {:<14} {told}\n", "values");
         page += &format!("  {:<14} {}\n", "tokenizer", self.tokenizer.as_deref().unwrap_or("none beside the weights"));
         for (key, value) in &self.metadata {
             page += &format!("  {key}: {value}\n");

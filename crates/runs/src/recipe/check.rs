@@ -4,17 +4,64 @@ use super::Recipe;
 use qkv_base::{Error, Result};
 use qkv_tasks::Metric;
 
+/// The most micro-batches of a step: they are prepared together.
+const ACCUMULATE: usize = 100_000;
+
 impl Recipe {
+    /// Refuses keys that were set and that nothing reads, because of another key.
+    fn check_unread(&self, place: &str) -> Result<()> {
+        let (usual, optim, lora) = (Recipe::default(), &self.optim, &self.lora);
+        let read: &[&str] = match optim.name.as_str() {
+            "adamw" | "adam" => &["beta1", "beta2", "eps"],
+            "lion" => &["beta1", "beta2"],
+            "sgd" => &["momentum"],
+            _ => &[],
+        };
+        // Recipes list all keys, so the usual values may stand there.
+        let set = [
+            ("beta1", optim.beta1 != usual.optim.beta1),
+            ("beta2", optim.beta2 != usual.optim.beta2),
+            // Two usual ones: the default, and that of the paper, which the first recipe has.
+            ("eps", ![usual.optim.eps, 1e-9].contains(&optim.eps)),
+            ("momentum", optim.momentum != usual.optim.momentum),
+        ];
+        let refuse = |key: String, what: String, hint: &str| Err(Error::new(format!("{place}: {key}"), what, hint));
+        if let Some((key, _)) = set.iter().find(|(key, set)| *set && !read.contains(key)) {
+            let what = format!("`{}` does not read it", optim.name);
+            return refuse(format!("optim.{key}"), what, "leave it out, or choose another optim.name");
+        }
+        let adapters =
+            (lora.alpha, &lora.targets, lora.dropout) != (usual.lora.alpha, &usual.lora.targets, usual.lora.dropout);
+        if lora.rank == 0 && adapters {
+            return refuse(
+                "lora".into(),
+                "lora.rank is 0: there are no adapters".into(),
+                "set lora.rank, or leave it out",
+            );
+        }
+        if self.train.tokens > 0 && ![0, usual.train.rows].contains(&self.train.rows) {
+            let what = format!("train.tokens = {} says how large a batch is", self.train.tokens);
+            return refuse("train.rows".into(), what, "set train.tokens=0 to count rows");
+        }
+        Ok(())
+    }
+
     /// Refuses what cannot be meant.
     pub(super) fn check(&self, place: &str) -> Result<()> {
         let ensure = |ok: bool, key: &str, what: &str, hint: &str| match ok {
             true => Ok(()),
             false => Err(Error::new(format!("{place}: {key}"), what, hint)),
         };
-        let Self { data, model, train, optim, schedule, checkpoint, eval, .. } = self;
+        let Self { data, model, train, optim, schedule, checkpoint, eval, lora, .. } = self;
         let some = "use 1 or more";
         ensure(train.steps > 0, "train.steps", "0 steps learn nothing", some)?;
         ensure(train.accumulate > 0, "train.accumulate", "a step of 0 micro-batches", some)?;
+        ensure(
+            train.accumulate <= ACCUMULATE,
+            "train.accumulate",
+            "a step of so many micro-batches would not end",
+            "use at most 100,000",
+        )?;
         ensure(train.tokens > 0 || train.rows > 0, "train.rows", "a batch of 0 rows", some)?;
         ensure(train.log > 0, "train.log", "0 steps between two lines", some)?;
         qkv_nn::device::choose(&train.device)
@@ -42,7 +89,43 @@ impl Recipe {
             "use 0 or about 6",
         )?;
         ensure(optim.rate.is_finite() && optim.rate > 0.0, "optim.rate", "is not a learning rate", "use about 1e-3")?;
-        ensure(optim.decay >= 0.0, "optim.decay", "is below 0", "use 0 to 0.1")?;
+        ensure(optim.decay.is_finite() && optim.decay >= 0.0, "optim.decay", "is not a decay", "use 0 to 0.1")?;
+        for (key, beta) in
+            [("optim.beta1", optim.beta1), ("optim.beta2", optim.beta2), ("optim.momentum", optim.momentum)]
+        {
+            ensure((0.0..1.0).contains(&beta), key, "is not a share that is kept", "use 0 up to, but not, 1")?;
+        }
+        ensure(
+            optim.eps.is_finite() && optim.eps > 0.0,
+            "optim.eps",
+            "must be above 0, and a number",
+            "use about 1e-8",
+        )?;
+        ensure(
+            optim.clip.is_finite() && optim.clip >= 0.0,
+            "optim.clip",
+            "is not a norm of gradients",
+            "use about 1; 0: any norm is let through",
+        )?;
+        ensure(
+            optim.layer_rate > 0.0 && optim.layer_rate <= 1.0,
+            "optim.layer_rate",
+            "is not a share of the rate",
+            "use above 0 up to 1, such as 0.9",
+        )?;
+        ensure(
+            (0.0..1.0).contains(&model.dropout),
+            "model.dropout",
+            "is not a probability",
+            "use 0 up to, but not, 1",
+        )?;
+        ensure((0.0..1.0).contains(&lora.dropout), "lora.dropout", "is not a probability", "use 0 up to, but not, 1")?;
+        ensure(
+            lora.alpha.is_finite() && lora.alpha > 0.0,
+            "lora.alpha",
+            "is not a strength of an adapter",
+            "use once or twice the rank",
+        )?;
         ensure((0.0..=1.0).contains(&schedule.floor), "schedule.floor", "is not a share", "use 0 to 1")?;
         ensure(
             checkpoint.keep >= 2,
@@ -67,6 +150,7 @@ impl Recipe {
             "a mixture has its own prefixes",
             "put it into data.mix",
         )?;
+        self.check_unread(place)?;
         ensure(eval.goal.is_finite(), "eval.goal", "is not a score", "use a number")?;
         self.rule()?;
         let (metric, there) = (Metric::parse(&eval.metric)?, Metric::of(data.objective));
@@ -100,6 +184,25 @@ mod tests {
         assert!(say("[model]\nstart = 0.02\nfrom = \"run\"").hint.starts_with("set model.start=0"));
         assert!(say("[train]\ndevice = \"gpu\"").hint.contains("this build has cpu"));
         assert!(say("[data]\nmix = { a = \"b\" }").hint.contains("leave one"));
+        for wrong in [
+            "clip = -1.0",
+            "clip = nan",
+            "eps = 0.0",
+            "eps = -1e-8",
+            "beta1 = 1.0",
+            "beta2 = 2.0",
+            "momentum = 5.0",
+            "momentum = nan",
+            "decay = inf",
+            "rate = -1.0",
+            "layer_rate = 0.0",
+            "layer_rate = 1.5",
+        ] {
+            let key = wrong.split(' ').next().unwrap();
+            assert!(say(&format!("[optim]\n{wrong}")).place.ends_with(&format!("optim.{key}")), "{wrong}");
+        }
+        assert!(say("[train]\naccumulate = 1000000000").hint.contains("100,000"));
+        assert!(say("[lora]\nalpha = nan").place.ends_with("lora.alpha"));
         assert!(find("translat").unwrap_err().hint.starts_with("did you mean `translate`?"));
     }
 }

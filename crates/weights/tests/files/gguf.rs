@@ -107,7 +107,7 @@ fn other_alignments_hold() {
 }
 
 #[test]
-fn bad_headers() {
+fn fault_10_bad_headers() {
     for (version, what) in [
         (0, "is GGUF version 0, but only 2 and 3"),
         (1, "is GGUF version 1, but only 2 and 3"),
@@ -135,7 +135,7 @@ fn bad_headers() {
 }
 
 #[test]
-fn bad_metadata() {
+fn fault_10_bad_metadata() {
     let long = |n: u64| n.to_le_bytes().to_vec();
     let mut deep = array(8, 1, &text("x"));
     for _ in 0..5 {
@@ -173,7 +173,7 @@ fn bad_metadata() {
 
 /// A list longer than metadata may be is refused before it is copied, and many short ones before they add up.
 #[test]
-fn metadata_has_a_cap() {
+fn fault_11_metadata_has_a_cap() {
     let mut bytes = Builder::with(vec![pair("a", 9, &array(0, 65 << 20, &[]))]).bytes();
     bytes.resize(bytes.len() + (65 << 20), 0);
     assert!(refused(NAME, &bytes).contains("more than metadata may hold"));
@@ -183,7 +183,7 @@ fn metadata_has_a_cap() {
 }
 
 #[test]
-fn bad_tensors() {
+fn fault_10_bad_tensors() {
     for (infos, data, what) in [
         (vec![info("a", &[1, 1, 1, 1, 1], 0, 0)], 32, "tensor `a` has 5 axes"),
         (vec![info("a", &[u64::MAX], 0, 0)], 32, "tensor `a` has an axis that overflows"),

@@ -55,7 +55,7 @@ fn metadata_is_read() {
 }
 
 #[test]
-fn cut_anywhere_is_an_error() {
+fn fault_01_cut_anywhere_is_an_error() {
     let good = good();
     for length in 0..good.len() {
         let what = refused(NAME, &good[..length]);
@@ -67,7 +67,7 @@ fn cut_anywhere_is_an_error() {
 }
 
 #[test]
-fn a_false_length_of_the_table_is_found_at_once() {
+fn fault_02_a_false_length_of_the_table_is_found_at_once() {
     let begin = Instant::now();
     for (length, what) in [
         (u64::MAX, "claims a table of 18446744073709551615 bytes"),
@@ -83,7 +83,7 @@ fn a_false_length_of_the_table_is_found_at_once() {
 }
 
 #[test]
-fn every_bad_table_is_refused() {
+fn fault_03_fault_04_fault_05_every_bad_table_is_refused() {
     let two = |a: String, b: String| table(&[("a", a), ("b", b)]);
     for (table, bytes, what) in [
         (
@@ -147,7 +147,7 @@ fn shards_read_as_one() {
 }
 
 #[test]
-fn every_bad_index_is_refused() {
+fn fault_08_every_bad_index_is_refused() {
     let first = "model-00001-of-00002.safetensors";
     let map = |pairs: &str| format!("{{\"weight_map\":{{{pairs}}}}}");
     for (index, what) in [

@@ -73,7 +73,7 @@ fn states_of_modules_deflated_archives_and_other_protocols() {
 }
 
 #[test]
-fn what_is_no_plain_tensor_is_refused_by_name() {
+fn fault_12_what_is_no_plain_tensor_is_refused_by_name() {
     for (file, global) in [
         ("evil.bin", "posix.system"),
         ("sparse.bin", "torch._utils._rebuild_sparse_tensor"),
@@ -132,7 +132,7 @@ fn deflated(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn bombs_and_other_archives_are_refused() {
+fn fault_12_bombs_and_other_archives_are_refused() {
     let bomb = deflated(&vec![0; 8 << 20]);
     for (bytes, what) in [
         (archive("a/data.pkl", 8, &bomb, 8 << 20, 0), "more than 64 times its length"),

@@ -2,6 +2,7 @@
 
 use crate::cli::fail::Fail;
 use crate::cli::signals::forget_interrupt;
+use crate::cli::terminal::{talk, talk_part};
 use qkv_base::Error;
 use std::io::BufRead;
 
@@ -16,11 +17,11 @@ pub(super) enum Turn {
 pub(super) fn read_turn(input: &mut impl BufRead) -> Result<Turn, Fail> {
     let mut line = String::new();
     loop {
-        eprint!("> ");
+        talk_part("> ");
         forget_interrupt();
         line.clear();
         if read_line(input, &mut line)? == 0 {
-            eprintln!();
+            talk("");
             return Ok(Turn::End);
         }
         let text = line.trim();
@@ -34,7 +35,7 @@ pub(super) fn read_turn(input: &mut impl BufRead) -> Result<Turn, Fail> {
         let mut whole = opened.to_string();
         while !whole.trim_end().ends_with("\"\"\"") {
             line.clear();
-            eprint!(". ");
+            talk_part(". ");
             if read_line(input, &mut line)? == 0 {
                 break;
             }

@@ -3,7 +3,7 @@
 use super::form::{FirstRow, Form, format, header};
 use crate::cli::fail::Fail;
 use crate::cli::input;
-use crate::cli::terminal::say;
+use crate::cli::terminal::{say, talk};
 use qkv_data::builtin::{self, Split};
 use qkv_data::readers::BadRows;
 use qkv_data::{Against, Corpus, DataReport, Reader, Severity, Side, Task, Tokenize, check};
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
 
 fn tell(report: &DataReport, notes: &[String], json: bool) -> Result<(), Fail> {
     if !json {
-        notes.iter().for_each(|note| eprintln!("note: {note}"));
+        notes.iter().for_each(|note| talk(format_args!("note: {note}")));
         return say(report);
     }
     let broken = |e: serde_json::Error| Fail::failed("report", e, "");
@@ -136,7 +136,7 @@ fn read(args: &Args, task: Option<Task>) -> Result<Data, Fail> {
     let mut open = |file: &String| -> Result<(Arc<dyn Corpus>, usize), Fail> {
         let opened = reader.open(Path::new(file))?;
         notes.extend(opened.notes.iter().map(|note| format!("{file}: {note}")));
-        opened.tally.first.iter().for_each(|error| eprintln!("warning: skipped {error}"));
+        opened.tally.first.iter().for_each(|error| talk(format_args!("warning: skipped {error}")));
         Ok((opened.corpus, opened.tally.bad))
     };
     let (train, bad_rows) = open(&args.file)?;

@@ -3,7 +3,7 @@
 use super::files::{MadeForm, cannot, pictures, rows};
 use crate::cli::fail::Fail;
 use crate::cli::input::must_be_free;
-use crate::cli::terminal::say;
+use crate::cli::terminal::{say, talk};
 use qkv::inspect::numbers::grouped;
 use qkv_data::Task;
 use qkv_data::builtin::{Corpus, Split};
@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// Where to: a new file, or a directory for pictures; left out, stdout
     #[arg(long, value_name = "PATH", requires = "corpus")]
     out: Option<PathBuf>,
+    /// Write over the file of --out
+    #[arg(long, requires = "out")]
+    force: bool,
     /// JSON: the same as --format jsonl
     #[arg(long)]
     json: bool,
@@ -51,7 +54,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
     if args.header && form != MadeForm::Tsv {
         return Err(Fail::usage("--header is for tsv", "leave it out: the other formats need none"));
     }
-    args.out.iter().try_for_each(|out| must_be_free(out))?;
+    args.out.iter().try_for_each(|out| must_be_free(out, args.force))?;
     let n = args.n.unwrap_or(corpus.size(split));
     let examples = corpus.examples(args.seed, split).take(n);
     let written = match (form, &args.out) {
@@ -70,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
     };
     if written < n {
         let part = split.name();
-        eprintln!("note: builtin:{} has {written} different examples for {part}, not {n}", corpus.name());
+        talk(format_args!("note: builtin:{} has {written} different examples for {part}, not {n}", corpus.name()));
     }
     match &args.out {
         Some(out) => say(format!("{}: {} examples", out.display(), grouped(written))),

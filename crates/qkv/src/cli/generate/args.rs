@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// Show what every step did: in the terminal, or into a .html or .json file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(super) trace: Option<String>,
+    /// Write over the file of --trace
+    #[arg(long, requires = "trace")]
+    pub(super) force: bool,
     /// One line of JSON for each prompt
     #[arg(long)]
     pub(super) json: bool,
@@ -63,6 +66,8 @@ pub(crate) struct Args {
     pub(super) beam: BeamArgs,
     #[command(flatten)]
     pub(super) prefix: PrefixArgs,
+    #[command(flatten)]
+    pub(super) load: input::LoadArgs,
 }
 
 impl Args {

@@ -66,6 +66,9 @@ pub(crate) struct Args {
     /// Where to: a file that ends in .json, or a directory, which gets the configuration beside it
     #[arg(long, value_name = "PATH")]
     pub(super) out: PathBuf,
+    /// Write over the file of --out
+    #[arg(long)]
+    pub(super) force: bool,
     /// Whose special tokens; left out, those of the family that uses the algorithm
     #[arg(long)]
     pub(super) shape: Option<Family>,

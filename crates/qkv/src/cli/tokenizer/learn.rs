@@ -5,7 +5,8 @@ pub(crate) use super::flags::Args;
 use super::flags::spec;
 use super::source::lines;
 use crate::cli::fail::Fail;
-use crate::cli::terminal::say;
+use crate::cli::input::must_be_free;
+use crate::cli::terminal::{say, talk};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use qkv::inspect::numbers::{bytes, grouped};
 use qkv_base::Error;
@@ -19,7 +20,7 @@ use std::time::Instant;
 pub(super) fn run(args: &Args) -> Result<(), Fail> {
     let start = Instant::now();
     // What would fail at the end is found before the work.
-    door(&args.out)?;
+    door(&args.out, args.force)?;
     let lines = lines(args)?;
     let spec = spec(args);
     let mut failed = None;
@@ -40,11 +41,9 @@ fn is_file(out: &Path) -> bool {
 }
 
 /// Refuses to write over something, or where nothing can be written.
-fn door(out: &Path) -> Result<(), Fail> {
+fn door(out: &Path, force: bool) -> Result<(), Fail> {
     let file = if is_file(out) { out.to_path_buf() } else { out.join("tokenizer.json") };
-    if file.exists() {
-        return Err(Fail::usage(format!("{} exists already", file.display()), "name a new place, or remove it first"));
-    }
+    must_be_free(&file, force)?;
     let parent = if is_file(out) { out.parent() } else { Some(out) }.filter(|p| !p.as_os_str().is_empty());
     let Some(parent) = parent else { return Ok(()) };
     let cannot = |e: std::io::Error| {
@@ -65,7 +64,7 @@ fn tell(args: &Args, spec: &TrainSpec, trained: &Trained, seconds: f64) -> Resul
     let (pieces, out) = (trained.tokenizer.vocab_size(), args.out.display());
     if pieces < args.vocab {
         let few = format!("note: {} pieces of {}: ", grouped(pieces), grouped(args.vocab));
-        eprintln!("{few}the text has no more that come {} times or more", spec.min_frequency.max(1));
+        talk(format_args!("{few}the text has no more that come {} times or more", spec.min_frequency.max(1)));
     }
     if args.json {
         return say(json!({
@@ -77,7 +76,7 @@ fn tell(args: &Args, spec: &TrainSpec, trained: &Trained, seconds: f64) -> Resul
     let (lines, read, words) = (grouped(trained.lines), bytes(trained.bytes), grouped(trained.words));
     let most = memory::peak().map_or(String::new(), |n| format!(", {} of memory at most", bytes(n)));
     let unit = if spec.kind == Kind::Char { "characters" } else { "words" };
-    eprintln!("learnt from {drawn}{lines} lines, {read}, {words} different {unit}, in {seconds:.1} s{most}");
+    talk(format_args!("learnt from {drawn}{lines} lines, {read}, {words} different {unit}, in {seconds:.1} s{most}"));
     say(format!("{out}: {} pieces", grouped(pieces)))
 }
 

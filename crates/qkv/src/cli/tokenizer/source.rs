@@ -2,6 +2,7 @@
 
 use super::flags::Args;
 use crate::cli::fail::Fail;
+use crate::cli::terminal::talk;
 use qkv_data::builtin::{Corpus, Split};
 use qkv_data::{Example, Reader, Task, readers};
 use std::path::Path;
@@ -17,12 +18,14 @@ pub(super) fn lines(args: &Args) -> Result<impl Iterator<Item = qkv_base::Result
         }
         let Some(task) = task else {
             if table(name) {
-                eprintln!("note: {name} is read as plain lines; --task TASK takes the texts out of its columns");
+                talk(format_args!(
+                    "note: {name} is read as plain lines; --task TASK takes the texts out of its columns"
+                ));
             }
             return Ok(Box::new(readers::lines(Path::new(name))?));
         };
         let opened = Reader::new(task).open(name)?;
-        opened.notes.iter().for_each(|note| eprintln!("note: {name}: {note}"));
+        opened.notes.iter().for_each(|note| talk(format_args!("note: {name}: {note}")));
         let corpus = opened.corpus;
         Ok(Box::new((0..corpus.len()).flat_map(move |i| match corpus.get(i) {
             Ok(example) => example.texts().into_iter().map(Ok).collect(),

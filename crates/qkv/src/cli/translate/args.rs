@@ -3,6 +3,7 @@
 use crate::cli::fail::Fail;
 use crate::cli::flags::{BeamArgs, ChainArgs, PrefixArgs};
 use crate::cli::input;
+use crate::cli::terminal::talk;
 use qkv_tasks::chain::ids;
 use qkv_tasks::generate::Generation;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ pub(crate) struct Args {
     /// Show the tree of the search: in the terminal, or into a .html or .json file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(super) trace: Option<String>,
+    /// Write over the file of --trace
+    #[arg(long, requires = "trace")]
+    pub(super) force: bool,
     /// One line of JSON for each source
     #[arg(long)]
     pub(super) json: bool,
@@ -48,6 +52,8 @@ pub(crate) struct Args {
     pub(super) beam: BeamArgs,
     #[command(flatten)]
     pub(super) prefix: PrefixArgs,
+    #[command(flatten)]
+    pub(super) load: input::LoadArgs,
 }
 
 impl Args {
@@ -69,7 +75,8 @@ impl Args {
             let hint = "give a text, --ids 5,6,7, --file in.txt, or lines on stdin";
             return Err(Fail::usage("there is nothing to translate", hint));
         }
-        generation.fit("line", &mut sources, self.truncate.is_some(), &mut |note| eprintln!("note: {note}"))?;
+        generation
+            .fit("line", &mut sources, self.truncate.is_some(), &mut |note| talk(format_args!("note: {note}")))?;
         Ok(sources)
     }
 }
