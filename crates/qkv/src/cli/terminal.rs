@@ -3,6 +3,7 @@
 use super::fail::Fail;
 use super::signals::interrupted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use qkv_insight::render::terminal::Style;
 use qkv_tasks::Listener;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -15,6 +16,17 @@ pub(crate) fn say(line: impl std::fmt::Display) -> Result<(), Fail> {
 /// Prints a value as one line of JSON.
 pub(crate) fn say_json(value: &impl Serialize) -> Result<(), Fail> {
     say(serde_json::to_string(value).map_err(|e| Fail::failed("json", e, ""))?)
+}
+
+/// How stdout is to be written to: as wide as its window (or `COLUMNS`, or 100), in colour on a terminal that wants it.
+pub(crate) fn style() -> Style {
+    let terminal = std::io::stdout().is_terminal();
+    let told = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let asked = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
+    let width = told.filter(|n| *n > 0).or(asked).unwrap_or(100);
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    Style::new(width, terminal && !set("NO_COLOR") && !dumb)
 }
 
 /// A bar on a terminal, when there is something to wait for.
