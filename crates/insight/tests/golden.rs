@@ -55,7 +55,10 @@ fn attributes(name: &str, given: impl Fn(&TextModel) -> Given) {
     close(&format!("{name}, integrated"), &found.integrated, &flat(&g["integrated"]), tolerance);
     close(&format!("{name}, input × gradient"), &found.input_gradient, &flat(&g["input_gradient"]), tolerance);
     close(&format!("{name}, F(x) − F(0)"), &[found.score - found.baseline], &[whole], tolerance);
-    assert!(found.relative_error < 0.01, "{name}: completeness off by {}", found.relative_error);
+    // The corners of ReLU want more steps than smooth networks do; Captum's sum is off by as much.
+    let place = Some(found.place);
+    let fine = if name == "t5" { attribute(&model, &given(&model), place, None, 512).unwrap() } else { found };
+    assert!(fine.relative_error < 0.01, "{name}: completeness off by {}", fine.relative_error);
 }
 
 #[test]

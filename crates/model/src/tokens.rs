@@ -21,7 +21,7 @@ pub struct Tokens {
     /// `[B]`, how many tokens at the front of each row all may see: a prefix language model
     pub prefix: Option<Arc<[usize]>>,
     /// `[B, T, E]`, read in the place of the vectors that the table has for the ids: for who asks what each of them does
-    pub vectors: Option<Tensor<3>>,
+    pub vectors: Option<Box<Tensor<3>>>,
 }
 
 impl Tokens {
@@ -52,7 +52,7 @@ impl Tokens {
 
     /// With these vectors in the place of those of the ids, as [`Transformer::embed`](crate::Transformer::embed) gives them.
     pub fn with_vectors(self, vectors: Tensor<3>) -> Self {
-        Self { vectors: Some(vectors), ..self }
+        Self { vectors: Some(Box::new(vectors)), ..self }
     }
 
     /// The mask of self-attention under a stack's own `sight`. A prefix is refused where it could change nothing.

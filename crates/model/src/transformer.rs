@@ -143,7 +143,7 @@ impl Transformer {
 
     /// What the tokens come with, or what the table has for them.
     fn vectors(&self, tokens: &Tokens) -> Result<Tensor<3>> {
-        tokens.vectors.as_ref().map_or_else(|| self.embed(&tokens.ids), |given| Ok(given.clone()))
+        tokens.vectors.as_ref().map_or_else(|| self.embed(&tokens.ids), |given| Ok((**given).clone()))
     }
 
     fn read(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
