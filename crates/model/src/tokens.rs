@@ -20,12 +20,14 @@ pub struct Tokens {
     pub documents: Option<Arc<[u32]>>,
     /// `[B]`, how many tokens at the front of each row all may see: a prefix language model
     pub prefix: Option<Arc<[usize]>>,
+    /// `[B, T, E]`, read in the place of the vectors that the table has for the ids: for who asks what each of them does
+    pub vectors: Option<Box<Tensor<3>>>,
 }
 
 impl Tokens {
     /// Ids alone: nothing is padding.
     pub fn new(ids: Ids) -> Self {
-        Self { ids, padding: None, token_types: None, documents: None, prefix: None }
+        Self { ids, padding: None, token_types: None, documents: None, prefix: None, vectors: None }
     }
 
     /// With this padding, true where real.
@@ -46,6 +48,11 @@ impl Tokens {
     /// With these prefixes that all may see.
     pub fn with_prefix(self, prefix: impl Into<Arc<[usize]>>) -> Self {
         Self { prefix: Some(prefix.into()), ..self }
+    }
+
+    /// With these vectors in the place of those of the ids, as [`Transformer::embed`](crate::Transformer::embed) gives them.
+    pub fn with_vectors(self, vectors: Tensor<3>) -> Self {
+        Self { vectors: Some(Box::new(vectors)), ..self }
     }
 
     /// The mask of self-attention under a stack's own `sight`. A prefix is refused where it could change nothing.
@@ -105,6 +112,12 @@ impl Tokens {
         length("the list of prefixes", self.prefix.as_ref().map_or(b, |p| p.len()), b)?;
         if let qkv_kernels::Positions::Each(each) = &cx.positions {
             length("the list of positions", each.len(), b * t)?;
+        }
+        if let Some(vectors) = &self.vectors
+            && vectors.dims() != [b, t, spec.table_width()]
+        {
+            let what = format!("vectors are {:?}, but tokens want {:?}", vectors.dims(), [b, t, spec.table_width()]);
+            return fail(what, "give one vector for each token, as `embed` does");
         }
         let Some(given) = &self.token_types else { return Ok(()) };
         if token_types == 0 {

@@ -131,7 +131,7 @@ impl Transformer {
     }
 
     /// Token vectors `[B, T, E]`, scaled if the spec says so.
-    fn embed(&self, ids: &Ids) -> Result<Tensor<3>> {
+    pub fn embed(&self, ids: &Ids) -> Result<Tensor<3>> {
         let table = self.tokens.as_ref().ok_or_else(|| missing("tokens", "reads images"))?;
         let pad = if let Input::Tokens { pad, .. } = self.spec.input { pad } else { None };
         let x = table.forward(&ids.clone().fixing(pad));
@@ -141,12 +141,17 @@ impl Transformer {
         })
     }
 
+    /// What the tokens come with, or what the table has for them.
+    fn vectors(&self, tokens: &Tokens) -> Result<Tensor<3>> {
+        tokens.vectors.as_ref().map_or_else(|| self.embed(&tokens.ids), |given| Ok((**given).clone()))
+    }
+
     fn read(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
         let encoder = self.encoder.as_ref().ok_or_else(|| missing("encoder", "has a decoder only"))?;
         let name = if self.decoder.is_some() { "source" } else { "tokens" };
         tokens.check(name, &self.spec, cx)?;
         let mask = tokens.mask(name, encoder.sight())?;
-        let x = self.embed(&tokens.ids)?;
+        let x = self.vectors(tokens)?;
         let given = self.count(&tokens.ids, cx);
         let h = cx.within("encoder", |cx| encoder.forward(x, tokens.token_types.as_ref(), &mask, None, cx));
         cx.positions = given;
@@ -192,7 +197,7 @@ impl Transformer {
         let mask = tokens.mask(name, decoder.sight())?;
         let seen =
             memory.map(|m| Seen { memory: &m.states, mask: Mask { padding: m.padding.clone(), ..Mask::none() } });
-        let x = self.embed(&tokens.ids)?;
+        let x = self.vectors(tokens)?;
         let h = cx.within("decoder", |cx| decoder.forward(x, tokens.token_types.as_ref(), &mask, seen.as_ref(), cx));
         let [_, t, _] = h.dims();
         let h = match &cx.answers {

@@ -216,7 +216,49 @@ impl Attention {
         self.finish(Qkv::Ragged { q, k, v, segments }, &Mask::none(), None, cx)
     }
 
+    /// What the dot products are multiplied by.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// What the scaled dot products are kept within, smoothly, if anything.
+    pub fn soft_cap(&self) -> Option<f32> {
+        self.soft_cap
+    }
+
+    /// Hands out queries `[B, H, Tq, D]`, keys and values `[B, G, Tk, D]` as attention sees them (normed, turned), and the
+    /// bias of the scores, to who wants them. Rows that join and leave are not looked into.
+    fn hand_out(&self, qkv: &Qkv, bias: Option<&Tensor<4>>, cx: &mut Cx) {
+        if !["query", "key", "value", "bias"].iter().any(|name| cx.wants(name)) {
+            return;
+        }
+        let Heads { heads: h, kv_heads: g, dim } = self.heads;
+        let split = |x: &Tensor<3>, n: usize| {
+            let [b, t, _] = x.dims();
+            x.clone().reshape([b, t, n, dim]).swap_dims(1, 2) // [B, n, T, D]
+        };
+        let (q, k, v) = match qkv {
+            Qkv::Packed(x) => {
+                let x = split(x, h + 2 * g);
+                (x.clone().narrow(1, 0, h), x.clone().narrow(1, h, g), x.narrow(1, h + g, g))
+            }
+            Qkv::Cross { q, kv } => {
+                let kv = split(kv, 2 * g);
+                (split(q, h), kv.clone().narrow(1, 0, g), kv.narrow(1, g, g))
+            }
+            Qkv::Views { q, k, v } => (q.clone(), k.clone(), v.clone()),
+            Qkv::Ragged { .. } => return,
+        };
+        cx.tap("query", &q);
+        cx.tap("key", &k);
+        cx.tap("value", &v);
+        if let Some(bias) = bias {
+            cx.tap("bias", bias);
+        }
+    }
+
     fn finish(&self, qkv: Qkv, mask: &Mask, bias: Option<Tensor<4>>, cx: &mut Cx) -> Tensor<3> {
+        self.hand_out(&qkv, bias.as_ref(), cx);
         let dropout = if self.dropout > 0.0 { cx.within("weights", |cx| cx.key()) } else { None };
         let how = Attend {
             heads: self.heads.heads,
@@ -290,6 +332,18 @@ mod tests {
         assert!(max_diff(&values(tapped), &plain) < 1e-5);
         let weights = taps.get::<4>("weights").expect("handed out"); // [2, 4, 5, 5]
         assert!(values(weights.sum_dim(3)).iter().all(|s| (s - 1.0).abs() < 1e-5));
+    }
+
+    #[test]
+    fn tapped_queries_and_keys_give_the_tapped_weights() {
+        let (block, x) = block(2);
+        let mut taps = crate::Taps::new(["query", "key", "weights"]);
+        block.attend(x, &Mask::none(), None, &mut Cx::eval().with_taps(&mut taps));
+        let (q, k) = (taps.get::<4>("query").expect("queries"), taps.get::<4>("key").expect("keys"));
+        assert_eq!((q.dims(), k.dims()), ([2, 4, 5, 3], [2, 2, 5, 3]));
+        let k = k.reshape([2, 2, 1, 5, 3]).repeat_dim(2, 2).reshape([2, 4, 5, 3]); // two query heads share one of keys
+        let weights = qkv_kernels::softmax(q.matmul(k.swap_dims(2, 3)) * block.scale());
+        assert!(max_diff(&values(weights), &values(taps.get::<4>("weights").expect("weights"))) < 1e-5);
     }
 
     #[test]

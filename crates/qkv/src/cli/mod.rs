@@ -9,6 +9,7 @@ mod convert;
 mod data;
 mod embed;
 mod evaluate;
+mod explain;
 pub(crate) mod fail;
 mod fill;
 mod finetune;
@@ -21,6 +22,7 @@ mod logits;
 mod merge;
 mod report;
 mod score;
+mod see;
 mod show;
 mod signals;
 mod tag;
@@ -83,6 +85,10 @@ enum Verb {
     Finetune(finetune::Args),
     /// Score a checkpoint on data, with intervals and comparisons
     Evaluate(Box<evaluate::Args>),
+    /// The lectures' arithmetic with real numbers: attention, masks, norms, positions and twenty topics more
+    Explain(explain::Args),
+    /// Look inside a model: attention maps, logit lens, losses, attributions; terminal, SVG, CSV, JSON or one HTML file
+    See(Box<see::Args>),
     /// Add LoRA adapters into the weights they adapt
     Merge(merge::Args),
     /// Measure speed: training, decoding, translating, encoding, or each kernel
@@ -111,6 +117,8 @@ impl Cli {
             Verb::Train(args) => train::run(args),
             Verb::Finetune(args) => finetune::run(args),
             Verb::Evaluate(args) => evaluate::run(args),
+            Verb::Explain(args) => explain::run(args),
+            Verb::See(args) => see::run(args),
             Verb::Merge(args) => merge::run(args),
             Verb::Bench(args) => bench::run(args),
         }

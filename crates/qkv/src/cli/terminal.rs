@@ -5,6 +5,7 @@ use super::fail::Fail;
 use super::signals::interrupted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use qkv_base::{Error, printable};
+use qkv_insight::render::terminal::Style;
 use qkv_tasks::Listener;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -21,6 +22,30 @@ pub(crate) fn say_part(text: impl std::fmt::Display) -> Result<(), Error> {
     out.write_all(shown.as_bytes()).and_then(|()| out.flush()).map_err(Fail::stdout_error)
 }
 
+/// Prints lines that were painted for a terminal: colours stay, and everything else that a terminal would obey is shown.
+pub(crate) fn say_painted(text: &str) -> Result<(), Fail> {
+    let mut out = String::with_capacity(text.len());
+    for (i, part) in text.split('\u{1b}').enumerate() {
+        // `[1;38;5;17m` behind an escape is a colour.
+        let colour = part.strip_prefix('[').and_then(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+            rest[end..].starts_with('m').then_some(end + 2)
+        });
+        match (i, colour) {
+            (0, _) => out.push_str(&printable(part)),
+            (_, Some(end)) => {
+                out.push('\u{1b}');
+                out.push_str(&part[..end]);
+                out.push_str(&printable(&part[end..]));
+            }
+            (_, None) => out.push_str(&printable(&format!("\u{1b}{part}"))),
+        }
+    }
+    out.push('\n');
+    let mut stdout = std::io::stdout().lock();
+    Ok(stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()).map_err(Fail::stdout_error)?)
+}
+
 /// Tells a line on stderr. A closed stderr (a terminal that is gone) hears nothing, and that is no reason to stop.
 pub(crate) fn talk(line: impl std::fmt::Display) {
     talk_part(format!("{line}\n"));
@@ -34,6 +59,17 @@ pub(crate) fn talk_part(text: impl std::fmt::Display) {
 /// Prints a value as one line of JSON.
 pub(crate) fn say_json(value: &impl Serialize) -> Result<(), Fail> {
     say(serde_json::to_string(value).map_err(|e| Fail::failed("json", e, ""))?)
+}
+
+/// How stdout is to be written to: as wide as its window (or `COLUMNS`, or 100), in colour on a terminal that wants it.
+pub(crate) fn style() -> Style {
+    let terminal = std::io::stdout().is_terminal();
+    let told = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let asked = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
+    let width = told.filter(|n| *n > 0).or(asked).unwrap_or(100);
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    Style::new(width, terminal && !set("NO_COLOR") && !dumb)
 }
 
 /// A bar on a terminal, when there is something to wait for.

@@ -1,0 +1,127 @@
+//! `qkv explain`: the lectures' own arithmetic, recomputed, one topic a page.
+
+mod quiz;
+
+use super::fail::Fail;
+use super::input;
+use super::terminal::{say, say_json, say_painted, style};
+use qkv_insight::explain::model::{Asked, with_model};
+use qkv_insight::explain::{TOPICS, find};
+use qkv_insight::page::Page;
+use qkv_insight::render::{csv, html, quiz::Quiz, terminal};
+use qkv_insight::see::Ask;
+use qkv_tasks::TextModel;
+use qkv_tasks::chain::ids;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  qkv explain                          the topics, in the order of the lectures
+  qkv explain attention                idea, formula, shapes, the slide's numbers recomputed
+  qkv explain norms --csv > norms.csv  its tables for a spreadsheet
+  qkv explain mask --html mask.html    one file that loads nothing
+  qkv explain softmax --quiz 5         five numbers are hidden; answers are read from stdin
+  qkv explain attention --model M --text \"The cat sat\" --layer 2 --head 1
+                                       the same with a real model's numbers")]
+pub(crate) struct Args {
+    /// What to explain; left out, the list of topics
+    topic: Option<String>,
+    /// A model or a run, for the same with its numbers
+    #[arg(long, value_name = "MODEL", requires = "topic")]
+    model: Option<PathBuf>,
+    /// What the model reads
+    #[arg(long, value_name = "TEXT", requires = "model")]
+    text: Option<String>,
+    /// The same in ids: 5,6,7
+    #[arg(long, value_name = "IDS", requires = "model", conflicts_with = "text")]
+    ids: Option<String>,
+    /// What a translation model writes; left out, it writes for itself
+    #[arg(long, value_name = "TEXT", requires = "model")]
+    target: Option<String>,
+    /// Which layer of the model, from 0
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "model")]
+    layer: usize,
+    /// Which head, from 0
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "model")]
+    head: usize,
+    /// Which token looks, from 0; left out, the last
+    #[arg(long, value_name = "N", requires = "model")]
+    row: Option<usize>,
+    /// Hide N numbers, and check the answers that come on stdin
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", requires = "topic", conflicts_with_all = ["json", "csv", "html"])]
+    quiz: Option<usize>,
+    /// Which numbers a quiz hides
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "quiz")]
+    seed: u64,
+    /// The tables of the page for a spreadsheet
+    #[arg(long, requires = "topic", conflicts_with_all = ["json", "html"])]
+    csv: bool,
+    /// Write the page as one HTML file that loads nothing
+    #[arg(long, value_name = "FILE", requires = "topic", conflicts_with = "json")]
+    html: Option<PathBuf>,
+    /// Write over the file of --html
+    #[arg(long, requires = "html")]
+    force: bool,
+    /// One line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    load: input::LoadArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    let Some(name) = &args.topic else { return list(args.json) };
+    args.html.iter().try_for_each(|path| input::must_be_free(path, args.force))?;
+    let mut page = find(name)?.page()?;
+    if let Some(path) = &args.model {
+        let path = input::model_or_newest(Some(path))?;
+        let model = input::open(&path, args.load)?;
+        page = with_model(page, &asked(args, &model)?)?;
+    }
+    if let Some(n) = args.quiz {
+        input::not_zero(&[("quiz", n)])?;
+        return quiz::ask(&Quiz::of(&page, n, args.seed)?);
+    }
+    write(args, &page)
+}
+
+/// What the model is asked with; the lecture's sentence, where nothing else is said.
+fn asked<'a>(args: &Args, model: &'a TextModel) -> Result<Asked<'a>, Fail> {
+    let text = match (&args.text, &args.ids) {
+        (Some(text), _) => Ask::Text(text.clone()),
+        (None, Some(list)) => Ask::Ids(ids(list)?),
+        (None, None) if model.maybe_tokenizer().is_some() => Ask::Text("Your cat is a lovely cat".into()),
+        (None, None) => {
+            return Err(Fail::usage("the model has nothing to read", "add --ids 5,6,7: it has no tokenizer"));
+        }
+    };
+    let target = args.target.clone().map(Ask::Text);
+    Ok(Asked { model, text, target, layer: args.layer, head: args.head, row: args.row })
+}
+
+fn list(json: bool) -> Result<(), Fail> {
+    if json {
+        let topics: Vec<_> = TOPICS.iter().map(|t| json!({"topic": t.name, "about": t.about})).collect();
+        return say_json(&topics);
+    }
+    let widest = TOPICS.iter().map(|t| t.name.len()).max().unwrap_or(0);
+    for topic in TOPICS {
+        say(format!("{:widest$}  {}", topic.name, topic.about))?;
+    }
+    say("\nqkv explain TOPIC shows one; they stand in the order of the lectures.")
+}
+
+fn write(args: &Args, page: &Page) -> Result<(), Fail> {
+    if args.json {
+        return say_json(page);
+    }
+    if args.csv {
+        return say(csv::page(page)?.trim_end());
+    }
+    if let Some(path) = &args.html {
+        qkv_weights::write_atomically(path, html::page(page).as_bytes())?;
+        return say(format!("{}: {}", path.display(), page.title));
+    }
+    say_painted(terminal::page(page, style()).trim_end())
+}
