@@ -62,6 +62,7 @@ pub mod merge;
 mod model;
 pub mod raw;
 mod recipe;
+pub mod vectors;
 
 pub use evaluate::{Evaluate, Evaluated, evaluate};
 pub use model::{Generate, Model, Score, Stream, Text, Translate};

@@ -24,10 +24,12 @@ mod entities;
 mod facts;
 mod grammar;
 mod reviews;
+mod senses;
 mod sequences;
 mod shapes;
 mod stories;
 mod summaries;
+mod topics;
 mod typos;
 mod world;
 
@@ -68,6 +70,10 @@ pub enum Corpus {
     // At the end: the place of a corpus in this list is part of what it draws from.
     /// questions that climb from what is asked for to whom it belongs
     People,
+    /// sentences in which words are known by those around them
+    Senses,
+    /// notices about six subjects
+    Topics,
 }
 
 /// A part of a corpus. No source is in two of them.
@@ -106,14 +112,16 @@ impl Split {
 
 impl Corpus {
     /// Every corpus.
-    pub const ALL: [Corpus; 14] = [
+    pub const ALL: [Corpus; 16] = [
         Corpus::EnIt,
         Corpus::EnHi,
         Corpus::Reviews,
+        Corpus::Topics,
         Corpus::Entities,
         Corpus::People,
         Corpus::Facts,
         Corpus::Stories,
+        Corpus::Senses,
         Corpus::Typos,
         Corpus::Summaries,
         Corpus::Shapes,
@@ -154,6 +162,8 @@ impl Corpus {
             Corpus::Reverse => "reverse",
             Corpus::Sort => "sort",
             Corpus::Add => "add",
+            Corpus::Senses => "senses",
+            Corpus::Topics => "topics",
         }
     }
 
@@ -176,16 +186,18 @@ impl Corpus {
             Corpus::Reverse => "letters, and the same letters from the end",
             Corpus::Sort => "letters, and the same letters in alphabetical order",
             Corpus::Add => "two numbers, and their sum",
+            Corpus::Senses => "sentences with two banks, two apples, kings and queens, for vectors of words",
+            Corpus::Topics => "notices about six subjects, some of which mention another",
         }
     }
 
     /// What there is to learn from it.
     pub fn task(self) -> Task {
         match self {
-            Corpus::Reviews => Task::Classify,
+            Corpus::Reviews | Corpus::Topics => Task::Classify,
             Corpus::Entities => Task::Tag,
             Corpus::People | Corpus::Facts => Task::Answer,
-            Corpus::Stories => Task::NextToken,
+            Corpus::Stories | Corpus::Senses => Task::NextToken,
             Corpus::Shapes => Task::Image,
             _ => Task::Translate,
         }
@@ -195,6 +207,7 @@ impl Corpus {
     pub fn labels(self) -> &'static [&'static str] {
         match self {
             Corpus::Reviews => &reviews::LABELS,
+            Corpus::Topics => &topics::LABELS,
             Corpus::Entities => &entities::TAGS,
             Corpus::Shapes => &shapes::LABELS,
             _ => &[],
@@ -268,6 +281,8 @@ impl Corpus {
             Corpus::People => facts::climbing(draw),
             Corpus::Facts => facts::example(draw),
             Corpus::Stories => stories::example(draw),
+            Corpus::Senses => senses::example(draw),
+            Corpus::Topics => topics::example(draw),
             Corpus::Summaries => summaries::example(draw),
             Corpus::Shapes => shapes::example(draw),
             Corpus::Copy => sequences::copy(draw),

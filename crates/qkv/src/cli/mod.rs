@@ -30,6 +30,7 @@ mod terminal;
 mod tokenizer;
 mod train;
 mod translate;
+mod vectors;
 
 use clap::{Parser, Subcommand};
 use fail::Fail;
@@ -79,6 +80,8 @@ enum Verb {
     Tokenizer(tokenizer::Args),
     /// Make corpora, and check data before any training
     Data(data::Args),
+    /// Words as vectors: one-hot, TF-IDF, Word2Vec; neighbours, analogies, and the baseline classifier
+    Vectors(vectors::Args),
     /// Train a network by a recipe: from scratch, with checkpoints, a score and a report
     Train(train::Args),
     /// Teach a checkpoint a task: new head, all weights or LoRA adapters
@@ -114,6 +117,7 @@ impl Cli {
             Verb::Score(args) => score::run(args),
             Verb::Tokenizer(args) => tokenizer::run(args),
             Verb::Data(args) => data::run(args),
+            Verb::Vectors(args) => vectors::run(args),
             Verb::Train(args) => train::run(args),
             Verb::Finetune(args) => finetune::run(args),
             Verb::Evaluate(args) => evaluate::run(args),
