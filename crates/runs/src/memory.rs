@@ -94,7 +94,7 @@ pub fn peak() -> Option<u64> {
 }
 
 /// Bytes that can still be had: what the machine has free, within what this process is allowed.
-fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     let free = in_kib("/proc/meminfo", "MemAvailable:");
     let allowed = std::fs::read_to_string("/proc/self/limits").ok().and_then(|limits| {
         let line = limits.lines().find_map(|l| l.strip_prefix("Max address space"))?;
