@@ -100,6 +100,8 @@ pub struct NewToken {
     pub text: String,
     /// whether it is an end token
     pub is_end: bool,
+    /// the most probable tokens in its place by the model's own logits, best first, as many as the request asked for
+    pub top: Vec<(u32, f32)>,
 }
 
 /// All that a request has come to.
@@ -463,13 +465,13 @@ impl Live {
     }
 
     fn tell(&mut self, new: Chosen) -> NewToken {
-        let Chosen { number, id, logprob, text, is_end } = new;
+        let Chosen { number, id, logprob, text, is_end, top } = new;
         if self.said.len() <= number {
             self.said.resize(number + 1, 0);
         }
         let step = self.said[number];
         self.said[number] += 1;
-        NewToken { request: self.id, number, step, id, logprob, text, is_end }
+        NewToken { request: self.id, number, step, id, logprob, text, is_end, top }
     }
 
     fn finish(self, detokenizer: Option<&dyn Detokenizer>) -> StepEvent {

@@ -4,13 +4,13 @@
 //! `perplexity = e^(−log P / T)`. A text's first token has nothing before it and gets no score unless a start token is given.
 //! [`align`] tells, for the same pass, which source tokens each target token looked at.
 
-use crate::decoder::{batch, read};
-use crate::search::log_sum;
+use crate::decoder::{Decoder, Observe, PassInput, batch, read};
+use crate::search::{log_sum, logprob, top_logprobs};
 use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
 use qkv_kernels::Ids;
 use qkv_model::{CausalLm, Seq2Seq, Tokens};
-use qkv_nn::{Cx, Taps};
+use qkv_nn::{Cx, RowCache, Taps};
 use serde::Serialize;
 
 /// One token and how probable it was.
@@ -66,6 +66,84 @@ pub fn score(model: &dyn CausalLm, ids: &[u32]) -> Result<TextScore> {
     outside(last, model.vocabulary(), n)?;
     let logits = model.logits(&Tokens::new(Ids::one(head.to_vec())), &mut Cx::eval())?;
     Ok(TextScore::of(rows(logits, &ids[1..])?))
+}
+
+/// A prompt that is scored a chunk at a time, so that neither the logits of all its tokens stand in memory at once nor anybody
+/// else waits for the whole of it. Any [`Decoder`] that reads no source can be asked.
+///
+/// ```
+/// use qkv_decode::score::PromptScoring;
+/// use qkv_model::{Transformer, presets};
+/// let spec = presets::find("tiny-decoder").unwrap().spec();
+/// let model = Transformer::new(&spec, 1, &burn::tensor::Device::flex()).unwrap();
+/// let mut scoring = PromptScoring::new(vec![5, 6, 7, 8], 1);
+/// while !scoring.is_done() {
+///     scoring.advance(&model, 2)?;
+/// }
+/// let whole = qkv_decode::score(&model, &[5, 6, 7, 8])?;
+/// let scored = scoring.finish();
+/// assert!(scored.iter().zip(&whole.tokens).all(|(a, b)| (a.logprob as f64 - b.logprob).abs() < 1e-5));
+/// # Ok::<(), qkv_base::Error>(())
+/// ```
+pub struct PromptScoring {
+    ids: Vec<u32>,
+    top: usize,
+    rows: RowCache,
+    read: usize,
+    scored: Vec<PromptToken>,
+}
+
+/// A token of a prompt and how probable it was after those before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PromptToken {
+    /// the token
+    pub id: u32,
+    /// log P(token | tokens before), natural
+    pub logprob: f32,
+    /// the most probable tokens in its place, best first
+    pub top: Vec<(u32, f32)>,
+}
+
+impl PromptScoring {
+    /// Scores `ids[1..]`, with `top` of the most probable tokens beside each.
+    pub fn new(ids: Vec<u32>, top: usize) -> Self {
+        let mut rows = RowCache::new(ids.len());
+        rows.admit(None);
+        Self { ids, top, rows, read: 0, scored: vec![] }
+    }
+
+    /// Whether every token has its score.
+    pub fn is_done(&self) -> bool {
+        self.read + 1 >= self.ids.len()
+    }
+
+    /// Reads up to `chunk` more tokens.
+    pub fn advance(&mut self, model: &dyn Decoder, chunk: usize) -> Result<()> {
+        let to = (self.read + chunk.max(1)).min(self.ids.len().saturating_sub(1));
+        if to <= self.read {
+            return Ok(());
+        }
+        let ids = &self.ids[self.read..to];
+        outside(ids, model.vocabulary(), self.read)?;
+        outside(&self.ids[to..=to], model.vocabulary(), to)?;
+        self.rows.begin(&[(0, ids.len())]);
+        let answers: Vec<usize> = (0..ids.len()).collect();
+        let input = PassInput { ids, answers: &answers, observe: Observe::default() };
+        let output = model.forward(&input, &mut self.rows)?;
+        self.rows.advance();
+        let next = &self.ids[self.read + 1..];
+        for (row, id) in output.logits.chunks_exact(model.vocabulary().max(1)).zip(next) {
+            let logprob = logprob(row, *id);
+            self.scored.push(PromptToken { id: *id, logprob, top: top_logprobs(row, self.top) });
+        }
+        self.read = to;
+        Ok(())
+    }
+
+    /// The scores of all tokens but the first, which has nothing before it.
+    pub fn finish(self) -> Vec<PromptToken> {
+        self.scored
+    }
 }
 
 /// Scores `target` after `start`, of a model that reads `source`.

@@ -1,9 +1,8 @@
 //! How much memory a run will take, told before its first step; and how much can be had.
 
-pub use qkv_base::memory::{peak, resident};
+pub use qkv_base::memory::{available, peak, resident};
 
 use crate::plan::Plan;
-use qkv_base::memory::available;
 use qkv_base::{Error, Result, Task};
 use qkv_metric::human_bytes;
 use qkv_model::activation_memory;

@@ -68,6 +68,11 @@ pub struct Alignment {
 pub type Hear<'a> = &'a mut dyn FnMut(usize, usize, &str) -> Result<()>;
 
 /// A tokenizer as the engine wants it.
+pub fn detokenizer(tokenizer: Arc<Tokenizer>) -> Arc<dyn Detokenizer> {
+    Arc::new(Pieces(tokenizer))
+}
+
+/// A tokenizer that makes text of tokens as they come.
 struct Pieces(Arc<Tokenizer>);
 
 /// The text of one continuation.

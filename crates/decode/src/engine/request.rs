@@ -28,6 +28,8 @@ pub struct Request {
     pub number: u64,
     /// whether to tell what the search did: so many of the best tokens of each step
     pub trace: Option<usize>,
+    /// how many of the most probable tokens are told beside each token that is chosen; a beam tells none
+    pub top_logprobs: usize,
 }
 
 impl Request {
@@ -44,6 +46,7 @@ impl Request {
             seed: 0,
             number: 0,
             trace: None,
+            top_logprobs: 0,
         }
     }
 

@@ -133,7 +133,11 @@ impl Contrasting {
             (false, true) => End::Text,
             _ => End::Length,
         };
-        chosen.push(Chosen { number: 0, id, logprob, text, is_end });
+        // Its candidates are the most probable tokens: there are no others to tell of.
+        let mut top: Vec<(u32, f32)> = self.candidates.iter().map(|c| (c.id, c.logprob)).collect();
+        top.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        top.truncate(request.top_logprobs);
+        chosen.push(Chosen { number: 0, id, logprob, text, is_end, top });
         Ok(!is_last && !stopped)
     }
 

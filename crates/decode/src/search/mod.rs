@@ -172,6 +172,7 @@ pub(crate) struct Chosen {
     pub(crate) logprob: f32,
     pub(crate) text: String,
     pub(crate) is_end: bool,
+    pub(crate) top: Vec<(u32, f32)>,
 }
 
 /// A search under way.
@@ -283,6 +284,27 @@ pub fn log_sum(logits: &[f32]) -> f64 {
 /// The model's own log-probability of a token.
 pub(crate) fn logprob(logits: &[f32], id: u32) -> f32 {
     (logits.get(id as usize).map_or(f64::NEG_INFINITY, |x| *x as f64) - log_sum(logits)) as f32
+}
+
+/// The `k` most probable tokens and their log-probabilities, best first; of equals the first.
+///
+/// ```
+/// let best = qkv_decode::search::top_logprobs(&[0.0, 2.0, 2.0, 1.0], 2);
+/// assert_eq!(best.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2]);
+/// ```
+pub fn top_logprobs(logits: &[f32], k: usize) -> Vec<(u32, f32)> {
+    if k == 0 {
+        return vec![];
+    }
+    let by = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
+    let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+    if k < ids.len() {
+        ids.select_nth_unstable_by(k - 1, by);
+        ids.truncate(k);
+    }
+    ids.sort_by(by);
+    let sum = log_sum(logits);
+    ids.into_iter().map(|id| (id, (logits[id as usize] as f64 - sum) as f32)).collect()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 //! # Ok::<(), qkv_base::Error>(())
 //! ```
 
-use super::{Chosen, Next, SearchTrace, Sequence, View, logprob};
+use super::{Chosen, Next, SearchTrace, Sequence, View, logprob, top_logprobs};
 use crate::engine::Request;
 use crate::stop::End;
 use crate::text::RowText;
@@ -133,7 +133,8 @@ impl Draft {
         };
         self.open = !is_end && !stopped;
         let trace = stages.map(|stages| TokenTrace { stages, picked, text: None });
-        Ok((Chosen { number, id, logprob, text, is_end }, trace))
+        let top = top_logprobs(logits, request.top_logprobs);
+        Ok((Chosen { number, id, logprob, text, is_end, top }, trace))
     }
 }
 

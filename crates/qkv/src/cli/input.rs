@@ -18,6 +18,12 @@ pub(crate) struct LoadArgs {
     strict: bool,
 }
 
+impl LoadArgs {
+    /// For a server: clients cannot see a warning.
+    #[cfg(feature = "serve")]
+    pub(crate) const STRICT: Self = Self { strict: true };
+}
+
 /// Loads a model, and tells on stderr what was not as expected.
 pub(crate) fn open(path: &Path, how: LoadArgs) -> Result<TextModel, Fail> {
     let model = qkv::raw::load(path)?;

@@ -23,6 +23,8 @@ mod merge;
 mod report;
 mod score;
 mod see;
+#[cfg(feature = "serve")]
+mod serve;
 mod show;
 mod signals;
 mod tag;
@@ -76,6 +78,9 @@ enum Verb {
     Translate(Box<translate::Args>),
     /// Tell how probable a text is, token by token
     Score(score::Args),
+    /// Answer over HTTP: OpenAI's and Ollama's API, every task, several models
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::Args>),
     /// Train tokenizers, and see how they cut: text to ids and back
     Tokenizer(tokenizer::Args),
     /// Make corpora, and check data before any training
@@ -115,6 +120,8 @@ impl Cli {
             Verb::Chat(args) => chat::run(args),
             Verb::Translate(args) => translate::run(args),
             Verb::Score(args) => score::run(args),
+            #[cfg(feature = "serve")]
+            Verb::Serve(args) => serve::run(args),
             Verb::Tokenizer(args) => tokenizer::run(args),
             Verb::Data(args) => data::run(args),
             Verb::Vectors(args) => vectors::run(args),

@@ -3,6 +3,8 @@
 mod decode;
 mod encode;
 mod ops;
+#[cfg(feature = "serve")]
+mod serve;
 mod train;
 mod translate;
 
@@ -28,6 +30,9 @@ enum What {
     Translate(translate::Args),
     /// A batch of sentences through an encoder
     Encode(encode::Args),
+    /// A server under load: requests, tokens, and how long everybody waits
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     /// Each kernel beside burn's own operation, in GFLOP/s or GB/s
     Ops(ops::Args),
 }
@@ -38,6 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         What::Decode(args) => decode::run(args),
         What::Translate(args) => translate::run(args),
         What::Encode(args) => encode::run(args),
+        #[cfg(feature = "serve")]
+        What::Serve(args) => serve::run(args),
         What::Ops(args) => ops::run(args),
     }
 }

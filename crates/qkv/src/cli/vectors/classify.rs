@@ -2,7 +2,7 @@
 
 use crate::cli::fail::Fail;
 use crate::cli::input;
-use crate::cli::terminal::say;
+use crate::cli::terminal::{say, talk};
 use qkv::inspect::numbers::grouped;
 use qkv::vectors::{Bag, Baseline, BaselineScores, Features, Labelled, LogisticOptions, Stored, Weighting, load};
 use serde_json::json;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
         }
         _ => Labelled::open(&args.data, args.examples, 1000, &columns)?,
     };
-    data.notes.iter().for_each(|note| eprintln!("note: {}: {note}", args.data));
+    data.notes.iter().for_each(|note| talk(format_args!("note: {}: {note}", args.data)));
     if let Some(test) = &args.test {
         data.test = Labelled::file(test, &columns)?;
         data.compositional = vec![];
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<(), Fail> {
     let learnt =
         Baseline::learn(&data.train, features(args, &data)?, LogisticOptions { c: args.c, ..Default::default() })?;
     if !learnt.model().converged {
-        eprintln!("note: the minimiser stopped before the gradient was as small as asked for");
+        talk("note: the minimiser stopped before the gradient was as small as asked for");
     }
     let test = learnt.judge(&data.train, &data.test)?;
     let new = match data.compositional.is_empty() {

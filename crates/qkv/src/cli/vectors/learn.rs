@@ -3,7 +3,7 @@
 use crate::cli::fail::Fail;
 use crate::cli::input::must_be_free;
 use crate::cli::signals::interrupted;
-use crate::cli::terminal::{progress, say};
+use crate::cli::terminal::{progress, say, talk};
 use qkv::inspect::numbers::grouped;
 use qkv::vectors::{Architecture, Bag, Sentences, VectorFormat, Weighting, Word2Vec, lines, save_bag, write_vectors};
 use qkv_train::on_threads;
@@ -29,6 +29,9 @@ pub(super) struct Args {
     /// Where to write: a new file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Write over the file of --out
+    #[arg(long)]
+    force: bool,
     /// Numbers of a word
     #[arg(long, value_name = "N", default_value_t = 100)]
     width: usize,
@@ -74,7 +77,7 @@ enum Kind {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Fail> {
-    must_be_free(&args.out)?;
+    must_be_free(&args.out, args.force)?;
     let json_name = args.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     let is_bag = matches!(args.kind, Kind::Onehot | Kind::Tfidf);
     if is_bag != json_name {
@@ -132,10 +135,10 @@ fn word2vec(args: &Args) -> Result<(), Fail> {
             "tokens_per_s": words / seconds, "threads": threads, "what": "word2vec", "system": "qkv",
         }));
     }
-    eprintln!(
+    talk(format_args!(
         "{} words in {seconds:.1} s on {threads} threads: {} words/s",
         grouped(words as usize),
         grouped((words / seconds) as usize)
-    );
+    ));
     say(format!("{}: {} words of width {}", args.out.display(), grouped(vectors.words().len()), vectors.width()))
 }

@@ -1,0 +1,130 @@
+//! `qkv serve`: models over HTTP.
+
+use super::fail::Fail;
+use super::input;
+use super::terminal::{say, talk};
+use qkv_base::format::scaled;
+use qkv_runs::memory::available;
+use qkv_serve::{App, Metrics, ModelPlace, Served, Server, Settings, asked_to_end};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  qkv serve                          the newest run, on 127.0.0.1:8080\n  qkv serve runs/tale tagger=models/bert-tag --port 9000\n  qkv serve model.gguf --host 0.0.0.0 --api-key-file keys.txt\n  qkv serve --config serve.toml\n\nA model is called by the last part of its path, or as NAME=PATH says."
+)]
+pub(crate) struct Args {
+    /// Models or runs, as PATH or NAME=PATH; left out, those of --config, or the newest run
+    #[arg(value_name = "MODEL")]
+    models: Vec<String>,
+    /// A TOML file with the flags below as keys, and [[models]] with name and path
+    #[arg(long, value_name = "FILE", env = "QKV_SERVE_CONFIG")]
+    config: Option<PathBuf>,
+    /// The address to listen on [default: 127.0.0.1]; other machines want --api-key-file or --insecure
+    #[arg(long, value_name = "HOST", env = "QKV_SERVE_HOST")]
+    host: Option<String>,
+    /// The port [default: 8080]; 0: any that is free
+    #[arg(long, value_name = "N", env = "QKV_SERVE_PORT")]
+    port: Option<u16>,
+    /// A file of keys, one a line; who asks must send one of them
+    #[arg(long, value_name = "FILE", env = "QKV_SERVE_API_KEY_FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Let everybody who reaches the address ask, without a key
+    #[arg(long, env = "QKV_SERVE_INSECURE")]
+    insecure: bool,
+    /// Another name that this machine is called by; may be repeated
+    #[arg(long, value_name = "NAME", env = "QKV_SERVE_ALLOW_HOST", value_delimiter = ',')]
+    allow_host: Option<Vec<String>>,
+    /// A page that may ask, as https://name:port, or * for all; may be repeated
+    #[arg(long, value_name = "ORIGIN", env = "QKV_SERVE_ALLOW_ORIGIN", value_delimiter = ',')]
+    allow_origin: Option<Vec<String>>,
+    /// Texts that a model computes side by side, at most [default: 32]
+    #[arg(long, value_name = "N", env = "QKV_SERVE_ROWS")]
+    rows: Option<usize>,
+    /// Tokens of a text, prompt and answer, where the model has no smaller context [default: 32768]
+    #[arg(long, value_name = "N", env = "QKV_SERVE_CONTEXT")]
+    context: Option<usize>,
+    /// Requests of a model that may wait; the next is told to come later [default: 256]
+    #[arg(long, value_name = "N", env = "QKV_SERVE_QUEUE")]
+    queue: Option<usize>,
+    /// Connections at once [default: 16384]
+    #[arg(long, value_name = "N", env = "QKV_SERVE_CONNECTIONS")]
+    connections: Option<usize>,
+    /// Bytes of a request [default: 2000000]
+    #[arg(long, value_name = "BYTES", env = "QKV_SERVE_BODY_LIMIT")]
+    body_limit: Option<usize>,
+    /// Seconds that a request may take [default: 300]
+    #[arg(long, value_name = "S", env = "QKV_SERVE_TIMEOUT")]
+    timeout: Option<u64>,
+    /// Seconds that running requests have once the server is asked to end [default: 30]
+    #[arg(long, value_name = "S", env = "QKV_SERVE_GRACE")]
+    grace: Option<u64>,
+    /// Refuse fields that change no answer instead of listing them in x-qkv-ignored
+    #[arg(long, env = "QKV_SERVE_STRICT")]
+    strict: bool,
+    /// Print the description of the API and end
+    #[arg(long)]
+    print_openapi: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    if args.print_openapi {
+        return say(format!("{:#}", qkv_serve::openapi()));
+    }
+    let settings = args.settings()?;
+    let (address, access) = (settings.address()?, settings.access()?);
+    settings.check_names()?;
+    // A quarter of what is free is for keys and values; the weights and the work take their part, too.
+    let free = available().unwrap_or(8 << 30) / 4;
+    let limits = settings.limits(free / settings.models.len().max(1) as u64)?;
+    let metrics = Arc::new(Metrics::default());
+    let mut served = vec![];
+    for place in &settings.models {
+        input::model_or_newest(Some(&place.path))?;
+        let model = Arc::new(input::open(&place.path, input::LoadArgs::STRICT)?);
+        served.push(Served::new(place.name(), model, &limits, metrics.clone()));
+    }
+    let server = Server::bind(address, App::new(served, limits, metrics, access, settings.strict == Some(true)))?;
+    let at = server.address()?;
+    for model in &server.app.models {
+        let (family, task) = (model.model.network.sheet.name, model.task().map_or("embeddings", |task| task.name()));
+        let memory = scaled(model.weight_bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB"]);
+        talk(format_args!("model: {} ({family}, {task}, {memory} of weights)", model.name));
+    }
+    talk(format_args!("listening on http://{at}, Ctrl-C ends it"));
+    talk(format_args!("ask it: {}", qkv_serve::example(&server.app, at)));
+    server.run(asked_to_end())?;
+    talk("ended");
+    Ok(())
+}
+
+impl Args {
+    /// What the flags, the environment and the file come to.
+    fn settings(&self) -> Result<Settings, Fail> {
+        let given = Settings {
+            host: self.host.clone(),
+            port: self.port,
+            api_key_file: self.api_key_file.clone(),
+            insecure: self.insecure.then_some(true),
+            allow_host: self.allow_host.clone(),
+            allow_origin: self.allow_origin.clone(),
+            rows: self.rows,
+            context: self.context,
+            queue: self.queue,
+            connections: self.connections,
+            body_limit: self.body_limit,
+            timeout: self.timeout,
+            grace: self.grace,
+            strict: self.strict.then_some(true),
+            models: self.models.iter().map(|word| ModelPlace::parse(word)).collect(),
+        };
+        let mut settings = match &self.config {
+            Some(file) => given.or(Settings::load(file)?),
+            None => given,
+        };
+        if settings.models.is_empty() {
+            settings.models = vec![ModelPlace { name: None, path: input::model_or_newest(None)? }];
+        }
+        Ok(settings)
+    }
+}

@@ -1,0 +1,172 @@
+//! A model that is served: the network with what stands beside it, its thread, and what is asked of it again and again.
+
+use crate::engine_thread::EngineThread;
+use crate::error::{ApiError, Result};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use burn::module::Module;
+use qkv_base::Task;
+use qkv_decode::{Decoder, EngineConfig};
+use qkv_model::count::Count;
+use qkv_tasks::TextModel;
+use qkv_tasks::generate::detokenizer;
+use qkv_text::Chat;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How many texts go through a network at once.
+pub const BATCH: usize = 32;
+
+/// A model by its name.
+pub struct Served {
+    /// what requests call it
+    pub name: String,
+    /// the network and everything beside it
+    pub model: Arc<TextModel>,
+    /// the thread that computes
+    pub engine: EngineThread,
+    /// its chat template, or why there is none
+    pub chat: qkv_base::Result<Chat>,
+    /// when it was loaded, in seconds since 1970
+    pub created: u64,
+    /// bytes of its weights
+    pub weight_bytes: u64,
+    /// rows that it computes side by side
+    pub rows: usize,
+    /// tokens that a row may come to hold
+    pub row_tokens: usize,
+    /// a token behind which others show their spaces, and its text
+    anchor: Option<(u32, String)>,
+}
+
+impl Served {
+    /// Starts the thread of a model.
+    pub fn new(name: impl Into<String>, model: Arc<TextModel>, limits: &Limits, metrics: Arc<Metrics>) -> Self {
+        let decoder: Option<Arc<dyn Decoder>> = match model.spec().decoder() {
+            Some(_) => Some(Arc::new(model.network.model.clone().valid())),
+            None => None,
+        };
+        Self::with_decoder(name, model, decoder, limits, metrics)
+    }
+
+    /// The same with another decoder in the place of the model's own.
+    pub fn with_decoder(
+        name: impl Into<String>,
+        model: Arc<TextModel>,
+        decoder: Option<Arc<dyn Decoder>>,
+        limits: &Limits,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (rows, row_tokens) = room(&model, limits);
+        let config = EngineConfig {
+            max_rows: rows,
+            max_tokens: rows.saturating_mul(row_tokens),
+            prefill_chunk: limits.prefill_chunk.max(1),
+            ..EngineConfig::default()
+        };
+        let text = model.shared_tokenizer().map(detokenizer);
+        let engine = EngineThread::spawn(decoder, text, config, limits.queue, metrics);
+        let chat = model.tokenizer().and_then(|t| Chat::of(t, None));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let weight_bytes = Count::of(model.spec(), 1).map_or(0, |count| count.weight_bytes());
+        let anchor = model.maybe_tokenizer().and_then(|t| {
+            let id = *t.encode("a", false).ok()?.ids.last()?;
+            Some((id, t.decode(&[id], false).ok()?))
+        });
+        Self { name: name.into(), model, engine, chat, created: now, weight_bytes, rows, row_tokens, anchor }
+    }
+
+    /// What it is asked.
+    pub fn task(&self) -> Option<Task> {
+        self.model.task()
+    }
+
+    /// Whether it continues or answers texts with texts.
+    pub fn writes(&self) -> bool {
+        self.model.spec().decoder().is_some()
+    }
+
+    /// Whether it has one vector for a text.
+    pub fn embeds(&self) -> bool {
+        self.model.spec().encoder().is_some() && self.model.spec().vocabulary().is_some()
+    }
+
+    /// The longest prompt and answer together (for a model that reads a source: of each).
+    pub fn context(&self) -> usize {
+        self.model.longest().min(self.row_tokens)
+    }
+
+    /// How many tokens it knows.
+    pub fn vocabulary(&self) -> usize {
+        self.model.spec().vocabulary().unwrap_or(0)
+    }
+
+    /// A message without the path of the model.
+    pub fn clean(&self, text: &str) -> String {
+        let paths = [Some(self.model.path.as_path()), self.model.path.parent()];
+        let paths = paths.into_iter().flatten().map(|p| p.display().to_string()).filter(|p| p.len() > 1);
+        paths.fold(text.to_string(), |text, path| text.replace(&path, &self.name))
+    }
+
+    /// What the library says, without the path of the model.
+    pub fn error(&self, error: qkv_base::Error) -> ApiError {
+        let (place, what, hint) = (self.clean(&error.place), self.clean(&error.what), self.clean(&error.hint));
+        ApiError::library(qkv_base::Error { place, what, hint, kind: error.kind })
+    }
+
+    /// Asks the model something on its thread.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&TextModel) -> qkv_base::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let model = self.model.clone();
+        self.engine.call(move || question(&model)).await?.map_err(|e| self.error(e))
+    }
+
+    /// The same for each of many inputs, some at a time, so that others come in between.
+    pub async fn ask_each<I: Clone + Send + 'static, T: Send + 'static>(
+        &self,
+        inputs: &[I],
+        question: impl Fn(&TextModel, &[I]) -> qkv_base::Result<Vec<T>> + Clone + Send + 'static,
+    ) -> Result<Vec<T>> {
+        let mut all = vec![];
+        for batch in inputs.chunks(BATCH) {
+            let (batch, question) = (batch.to_vec(), question.clone());
+            all.extend(self.ask(move |model| question(model, &batch)).await?);
+        }
+        Ok(all)
+    }
+
+    /// The ids of a text, after a look at its length: a text that cannot fit is not cut into tokens first.
+    pub fn encode(&self, param: &str, text: &str) -> Result<Vec<u32>> {
+        let most = self.context().saturating_mul(64).max(4096);
+        if text.len() > most {
+            let what = format!("is {} bytes long; a context of {} tokens cannot hold it", text.len(), self.context());
+            return Err(ApiError::field(param, what).code("context_length_exceeded"));
+        }
+        self.model.encode(text).map_err(|e| self.error(e).of(param))
+    }
+
+    /// A token as it reads within a text.
+    pub fn token_text(&self, id: u32) -> String {
+        let Some(tokenizer) = self.model.maybe_tokenizer() else { return id.to_string() };
+        let Some(piece) = tokenizer.piece(id) else { return String::new() };
+        if tokenizer.is_special(id) {
+            return piece;
+        }
+        let within = self.anchor.as_ref().and_then(|(anchor, text)| {
+            let both = tokenizer.decode(&[*anchor, id], false).ok()?;
+            both.strip_prefix(text.as_str()).map(str::to_string)
+        });
+        within.unwrap_or(piece)
+    }
+}
+
+/// Rows and tokens of each that the bytes for keys and values suffice for: fewer rows first, then shorter ones.
+fn room(model: &TextModel, limits: &Limits) -> (usize, usize) {
+    let each = Count::of(model.spec(), 1).map_or(0, |count| count.cache_bytes).max(1);
+    let all = usize::try_from(limits.cache_bytes / each).unwrap_or(usize::MAX).max(64);
+    let tokens = model.longest().min(limits.row_tokens).max(1);
+    let rows = limits.rows.min((all / tokens).max(4)).max(1);
+    (rows, tokens.min((all / rows).max(16)))
+}
