@@ -200,6 +200,16 @@ fn what_cannot_be_seen_is_refused_with_a_hint() {
     }
 }
 
+/// docs/lectures.md has a row for each topic, in the order of the program.
+#[test]
+fn every_topic_stands_in_the_order_of_the_lectures() {
+    let text = std::fs::read_to_string(root().join("docs/lectures.md")).expect("a page");
+    let rows: Vec<&str> = text.split("`qkv explain ").skip(1).filter_map(|t| t.split('`').next()).collect();
+    let topics = json("explain --json");
+    let names: Vec<&str> = topics.as_array().expect("topics").iter().filter_map(|t| t["topic"].as_str()).collect();
+    assert_eq!(rows, names);
+}
+
 /// Every `$ qkv explain …` and `$ qkv see …` of the pages prints what the page says; `…` stands for lines left out.
 #[test]
 fn the_pages_show_what_the_program_prints() {

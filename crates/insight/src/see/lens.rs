@@ -92,7 +92,8 @@ pub fn losses(model: &TextModel, given: &Given, look: &Look) -> Result<Table> {
     }
     let mean = total / f64::from(n.max(1));
     let what = if masked { "each token in its own place" } else { "each next token" };
-    let title = format!("loss of {what}: mean {mean:.4}, perplexity {:.4}, {n} tokens", mean.exp());
+    let perplexity = qkv_base::format::significant(mean.exp(), 4);
+    let title = format!("loss of {what}: mean {mean:.4}, perplexity {perplexity}, {n} tokens");
     let columns = [if masked { "is" } else { "comes" }, "loss", "p", "rank", "the likeliest five"];
     Ok(Table::of(&title, if masked { "place" } else { "after" }, &columns, rows))
 }

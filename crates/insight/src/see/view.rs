@@ -281,7 +281,11 @@ fn one(
         }
         View::Align => {
             let cross = look.named(Some("cross"))?;
-            let grid = cross.mean(options.layer.unwrap_or(cross.layers.saturating_sub(1)))?;
+            let mut grid = cross.mean(options.layer.unwrap_or(cross.layers.saturating_sub(1)))?;
+            if let Given::Pair { target, .. } = given {
+                // A row is where the model looked when it said the next token: that is the token's alignment.
+                grid.rows = target.iter().map(|id| super::look::label(model, *id)).collect();
+            }
             seen.tables.push((view, aligned(&grid)));
             seen.grids.push((view, Grid { title: format!("alignment: {}", grid.title), ..grid }));
         }
@@ -335,8 +339,8 @@ fn aligned(grid: &Grid) -> Table {
         (grid.rows[i].clone(), vec![Cell::Text(grid.columns[best].clone()), Cell::number(f64::from(row[best]), 4)])
     };
     Table::of(
-        "alignment: where each token looked most when the next was said",
-        "given",
+        "alignment: where the model looked most when it said each token",
+        "said",
         &["source", "weight"],
         (0..grid.rows.len()).map(row).collect(),
     )
