@@ -11,7 +11,7 @@ use crate::families::HeadKind;
 use crate::{Encoder, Error, Memory, Pretrained, Result, Seq2Seq, Tokens, Transformer, spec::Head};
 use burn::tensor::{Tensor, TensorData};
 use qkv_kernels::Ids;
-use qkv_nn::{Cx, Taps};
+use qkv_nn::{Answers, Cx, Taps};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// What goes in, by Hugging Face's names.
@@ -44,7 +44,7 @@ pub struct Array {
 impl Array {
     fn of<const D: usize>(x: Tensor<D>) -> Self {
         let dims = x.dims().to_vec();
-        Self { dims, values: x.into_data().try_to_vec().unwrap_or_default() }
+        Self { dims, values: x.into_data().try_into_vec().unwrap_or_default() }
     }
 }
 
@@ -179,34 +179,38 @@ impl Transformer {
 
 /// Runs the network on `inputs`.
 pub fn forward_outputs(it: &Pretrained, inputs: &Inputs, show: OutputOptions) -> Result<Outputs> {
-    let mut out = pass(it, inputs, Taps::new(["hidden", "normed"].into_iter().filter(|_| show.hidden)))?;
+    let mut out =
+        pass(it, inputs, Taps::new(["hidden", "normed"].into_iter().filter(|_| show.hidden)), Answers::Every)?;
     if show.attentions {
-        let seen = pass(it, inputs, Taps::new(["weights"]))?;
+        // Of a decoder's answer only the last place is computed: this pass is for the maps.
+        let seen = pass(it, inputs, Taps::new(["weights"]), Answers::Last)?;
         out.extend(seen.into_iter().filter(|(name, _)| name.ends_with("attentions")));
     }
     Ok(out)
 }
 
 /// One pass that keeps what `taps` ask for.
-fn pass(it: &Pretrained, inputs: &Inputs, mut taps: Taps) -> Result<Outputs> {
+fn pass(it: &Pretrained, inputs: &Inputs, mut taps: Taps, answers: Answers) -> Result<Outputs> {
     let model = &it.model;
     let mut out = Outputs::new();
     let layers = |stack: Option<&crate::spec::Stack>| stack.map_or(0, |s| s.layers);
     let (encoder, decoder) = (layers(it.spec().encoder()), layers(it.spec().decoder()));
     if it.spec().encoder().is_some() && it.spec().decoder().is_some() {
         let mut cx = Cx::eval().with_taps(&mut taps);
+        cx.answers = answers;
         let memory: Memory = model.encode(&inputs.tokens()?, &mut cx)?;
         let logits = model.decode(&inputs.target()?, &memory, &mut cx)?;
         out.push((answer_name(it, "last_hidden_state"), Output::One(Array::of(logits))));
         out.push(("encoder_last_hidden_state".into(), Output::One(Array::of(memory.states))));
         for (side, n) in [("decoder", decoder), ("encoder", encoder)] {
-            states(&mut out, &taps, side, n, &format!("{side}_hidden_states"), true);
-            maps(&mut out, &taps, side, n, "attention", &format!("{side}_attentions"));
+            states(&mut out, &mut taps, side, n, &format!("{side}_hidden_states"), true);
+            maps(&mut out, &mut taps, side, n, "attention", &format!("{side}_attentions"));
         }
-        maps(&mut out, &taps, "decoder", decoder, "cross", "cross_attentions");
+        maps(&mut out, &mut taps, "decoder", decoder, "cross", "cross_attentions");
         return Ok(out);
     }
     let mut cx = Cx::eval().with_taps(&mut taps);
+    cx.answers = answers;
     let images = it.spec().patches().is_some();
     let (side, n, answer) = match (images, decoder > 0) {
         (true, _) => ("encoder", encoder, model.answer_image(inputs.pixels(model)?, &mut cx)?),
@@ -225,8 +229,8 @@ fn pass(it: &Pretrained, inputs: &Inputs, mut taps: Taps) -> Result<Outputs> {
         Head::Pool => out.push(("pooler_output".into(), Output::One(Array::of(answer.squeeze_dim::<2>(1))))),
         _ => out.push((answer_name(it, "last_hidden_state"), Output::One(Array::of(answer)))),
     }
-    states(&mut out, &taps, side, n, "hidden_states", !images);
-    maps(&mut out, &taps, side, n, "attention", "attentions");
+    states(&mut out, &mut taps, side, n, "hidden_states", !images);
+    maps(&mut out, &mut taps, side, n, "attention", "attentions");
     Ok(out)
 }
 
@@ -235,7 +239,7 @@ fn answer_name(it: &Pretrained, base: &str) -> String {
 }
 
 /// The embeddings, then each layer's output; `normed`: the last one after the final norm, if there is one.
-fn states(out: &mut Outputs, taps: &Taps, side: &str, layers: usize, name: &str, normed: bool) {
+fn states(out: &mut Outputs, taps: &mut Taps, side: &str, layers: usize, name: &str, normed: bool) {
     let at = |path: String| taps.get::<3>(&path);
     let inner = (0..layers).map(|i| at(format!("{side}.{i}.hidden")));
     let Some(mut all) = std::iter::once(at(format!("{side}.hidden"))).chain(inner).collect::<Option<Vec<_>>>() else {
@@ -248,10 +252,11 @@ fn states(out: &mut Outputs, taps: &Taps, side: &str, layers: usize, name: &str,
 }
 
 /// The attention weights of each layer.
-fn maps(out: &mut Outputs, taps: &Taps, side: &str, layers: usize, part: &str, name: &str) {
-    let all: Option<Vec<Tensor<4>>> =
-        (0..layers).map(|i| taps.get::<4>(&format!("{side}.{i}.{part}.weights"))).collect();
+fn maps(out: &mut Outputs, taps: &mut Taps, side: &str, layers: usize, part: &str, name: &str) {
+    // One after the other, so that no map is held twice.
+    let all: Option<Vec<Array>> =
+        (0..layers).map(|i| taps.take::<4>(&format!("{side}.{i}.{part}.weights")).map(Array::of)).collect();
     if let Some(all) = all {
-        out.push((name.into(), Output::Layers(all.into_iter().map(Array::of).collect())));
+        out.push((name.into(), Output::Layers(all)));
     }
 }

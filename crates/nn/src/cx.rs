@@ -247,6 +247,12 @@ impl Taps {
         &self.got
     }
 
+    /// The tensor at `path`, if it was handed out, and kept here no longer: for who takes many large ones.
+    pub fn take<const D: usize>(&mut self, path: &str) -> Option<Tensor<D>> {
+        let dims: [usize; D] = self.got.get(path)?.dims.clone().try_into().ok()?;
+        self.got.remove(path).map(|tapped| tapped.flat.reshape(dims))
+    }
+
     /// The tensor at `path`, if it was handed out.
     pub fn get<const D: usize>(&self, path: &str) -> Option<Tensor<D>> {
         let tapped = self.got.get(path)?;
@@ -272,7 +278,9 @@ mod tests {
         });
         assert_eq!(taps.got().keys().collect::<Vec<_>>(), ["decoder.weights"]);
         assert_eq!(taps.get::<2>("decoder.weights").map(|t| t.dims()), Some([2, 3]));
-        assert!(taps.get::<3>("decoder.weights").is_none());
+        assert!(taps.get::<3>("decoder.weights").is_none() && taps.take::<3>("decoder.weights").is_none());
+        assert_eq!(taps.take::<2>("decoder.weights").map(|t| t.dims()), Some([2, 3]));
+        assert!(taps.take::<2>("decoder.weights").is_none());
     }
 
     #[test]

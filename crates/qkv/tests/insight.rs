@@ -121,6 +121,20 @@ fn every_model_can_be_looked_at() {
     }
 }
 
+/// The products of the features sum to the dot product that is shown, of the row that is asked for.
+#[test]
+fn neurons_sum_to_the_score() {
+    let seen = json(&format!("see {GPT2} --view neurons --layer 1 --head 2 --row 3 --json"));
+    let table = &seen["tables"][0][1];
+    assert!(table["title"].as_str().is_some_and(|t| t.contains("row 3, `42`")), "{table}");
+    for row in table["rows"].as_array().expect("rows") {
+        let numbers: Vec<Option<f64>> =
+            row["cells"].as_array().expect("cells").iter().map(|c| c["value"].as_f64()).collect();
+        let sum: f64 = numbers[3..].iter().flatten().sum();
+        assert!((sum - numbers[2].expect("q·k")).abs() < 1e-5, "{row}");
+    }
+}
+
 #[test]
 fn see_writes_files_by_their_names() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -184,6 +198,16 @@ fn what_cannot_be_seen_is_refused_with_a_hint() {
     ] {
         assert_snapshot!(name, refusal(&args));
     }
+}
+
+/// docs/lectures.md has a row for each topic, in the order of the program.
+#[test]
+fn every_topic_stands_in_the_order_of_the_lectures() {
+    let text = std::fs::read_to_string(root().join("docs/lectures.md")).expect("a page");
+    let rows: Vec<&str> = text.split("`qkv explain ").skip(1).filter_map(|t| t.split('`').next()).collect();
+    let topics = json("explain --json");
+    let names: Vec<&str> = topics.as_array().expect("topics").iter().filter_map(|t| t["topic"].as_str()).collect();
+    assert_eq!(rows, names);
 }
 
 /// Every `$ qkv explain …` and `$ qkv see …` of the pages prints what the page says; `…` stands for lines left out.

@@ -100,7 +100,7 @@ pub fn table(table: &Table) -> String {
     let name = if table.title.is_empty() { "numbers" } else { &table.title };
     let corner = if table.corner.is_empty() { "<td></td>".into() } else { head(&table.corner) };
     format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" \
         aria-label=\"{}\"><table>{title}<thead><tr>{corner}{}</tr></thead><tbody>{}</tbody></table></div>",
         escape_html(name),
         table.columns.iter().map(head).collect::<String>(),

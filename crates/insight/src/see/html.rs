@@ -4,7 +4,7 @@
 //!
 //! The bytes: a length (u32, little-endian), so many bytes of JSON that say which maps there are, then their weights.
 
-use super::look::Maps;
+use super::look::{Grid, Maps};
 use super::svg;
 use super::view::{Seen, View};
 use crate::render::color::stops;
@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::ZlibEncoder};
 use qkv_base::{Error, Result, escape_html};
 use serde_json::json;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
@@ -37,19 +38,20 @@ pub fn page(seen: &Seen) -> Result<String> {
     }
     let notes: String = seen.notes.iter().map(|n| format!("<li>{}</li>", escape_html(n))).collect();
     let _ = writeln!(body, "<ul class=\"notes\">{notes}</ul></header>");
-    if !seen.maps.is_empty() {
+    let canvases = canvases(seen);
+    if !canvases.is_empty() {
         body.push_str(MAPS);
     }
     for (view, heading) in HEADINGS {
         let tables: String = seen.tables.iter().filter(|(v, _)| v == view).map(|(_, t)| table(t)).collect();
         // Maps have a canvas, and patches a picture of their own.
-        let drawn = |v: &View| v == view && !matches!(v, View::Maps | View::Patches);
-        let mut grids: String = seen.grids.iter().filter(|(v, _)| drawn(v)).map(|(_, g)| svg::grid(g)).collect();
+        let drawn = |v: View, g: &Grid| v == *view && !matches!(v, View::Maps | View::Patches) && !is_large(v, g);
+        let mut grids: String = seen.grids.iter().filter(|(v, g)| drawn(*v, g)).map(|(_, g)| svg::grid(g)).collect();
         if *view == View::Patches {
             grids.extend(seen.picture.clone());
         }
         let planes = if *view == View::Pca && !seen.planes.is_empty() {
-            svg::planes(reading(seen), &seen.planes)
+            svg::planes(&seen.shown, &seen.planes)
         } else {
             String::new()
         };
@@ -59,7 +61,7 @@ pub fn page(seen: &Seen) -> Result<String> {
                 .filter(|p| !p.is_empty())
                 .map(|p| {
                     format!(
-                        "<div class=\"scroll picture\" tabindex=\"0\" role=\"region\" aria-label=\"{heading}, \
+                        "<div class=\"scroll picture\" tabindex=\"0\" role=\"group\" aria-label=\"{heading}, \
         drawn\">{p}</div>"
                     )
                 })
@@ -68,14 +70,14 @@ pub fn page(seen: &Seen) -> Result<String> {
         }
     }
     let _ = writeln!(body, "<footer>qkv {}</footer>\n</main>", env!("CARGO_PKG_VERSION"));
-    if !seen.maps.is_empty() {
+    if !canvases.is_empty() {
         let _ = write!(
             body,
             "<script type=\"text/plain\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>",
-            packed(&seen.maps)?
+            packed(&canvases)?
         );
     }
-    let file = frame(&title, &body, !seen.maps.is_empty());
+    let file = frame(&title, &body, !canvases.is_empty());
     if file.len() > BUDGET {
         let tokens = seen.maps.iter().map(|m| m.queries.len().max(m.keys.len())).max().unwrap_or(0);
         let what = format!(
@@ -97,20 +99,34 @@ const HEADINGS: &[(View, &str)] = &[
     (View::Rollout, "Attention rollout"),
     (View::Pca, "Hidden states"),
     (View::Heads, "Numbers per head"),
+    (View::Neurons, "One row, feature by feature"),
 ];
 
 const MAPS: &str = "<section aria-labelledby=\"maps-title\"><h2 id=\"maps-title\">Attention maps</h2>
 <div class=\"controls\"><label>maps <select id=\"kind\"></select></label> <label>layer <select id=\"layer\"></select></label> <label>head <select id=\"head\"></select></label>
 <span class=\"keys\">Arrow keys: rows on the map, heads and layers on the overview.</span></div>
 <div class=\"panes\"><figure><figcaption>all heads, a row for each layer</figcaption><canvas id=\"all\" tabindex=\"0\" role=\"img\" aria-label=\"overview of all heads\"></canvas></figure>
-<figure><figcaption id=\"caption\">one head</figcaption><div class=\"labelled\"><canvas id=\"map\" tabindex=\"0\" role=\"img\" aria-label=\"one attention map\"></canvas></div>
+<figure><figcaption id=\"caption\">one head</figcaption><div class=\"labelled\"><div id=\"names\" aria-hidden=\"true\"></div><canvas id=\"map\" tabindex=\"0\" role=\"img\" aria-label=\"one attention map\"></canvas></div>
 <div class=\"scale\"><span>0</span><canvas id=\"scale\" width=\"160\" height=\"10\" role=\"img\" aria-label=\"colour scale from 0, dark blue, to 1, yellow, drawn as the root of the weight\"></canvas><span>1</span></div></figure>
-<div class=\"scroll row\" tabindex=\"0\" role=\"region\" aria-label=\"weights of the chosen row\"><table id=\"row\"></table></div></div>
+<div class=\"scroll row\" tabindex=\"0\" role=\"group\" aria-label=\"weights of the chosen row\"><table id=\"row\"></table></div></div>
 <p id=\"status\" role=\"status\"></p></section>
 ";
 
-fn reading(seen: &Seen) -> &[String] {
-    if seen.target.is_empty() { &seen.tokens } else { &seen.target }
+/// Grids beyond so many cells are drawn on the canvas, with the maps: a picture of each cell would burst the file.
+const LARGE: usize = 400;
+
+fn is_large(view: View, grid: &Grid) -> bool {
+    matches!(view, View::Rollout | View::Align) && grid.values.len() > LARGE
+}
+
+/// The maps, and large grids as maps of one head.
+fn canvases(seen: &Seen) -> Vec<Cow<'_, Maps>> {
+    let large = seen.grids.iter().filter(|(v, g)| is_large(*v, g)).map(|(v, g)| {
+        let name = if *v == View::Rollout { "rollout" } else { "alignment" };
+        let (queries, keys, values) = (g.rows.clone(), g.columns.clone(), g.values.clone());
+        Cow::Owned(Maps { name: name.into(), queries, keys, layers: 1, heads: 1, values })
+    });
+    seen.maps.iter().map(Cow::Borrowed).chain(large).collect()
 }
 
 fn chips(tokens: &[String]) -> String {
@@ -118,7 +134,7 @@ fn chips(tokens: &[String]) -> String {
 }
 
 /// Maps as base64 of deflate.
-fn packed(maps: &[Maps]) -> Result<String> {
+fn packed(maps: &[Cow<Maps>]) -> Result<String> {
     let about: Vec<_> = maps
         .iter()
         .map(|m| json!({"name": m.name, "queries": m.queries, "keys": m.keys, "layers": m.layers, "heads": m.heads}))
@@ -169,14 +185,14 @@ mod tests {
         let file = page(&seen(vec![many(12, 12, 64)])).unwrap();
         assert!(file.len() < BUDGET, "{}", file.len());
         assert!(!file.contains("http:") && !file.contains("https:"), "nothing is asked for");
-        let error = page(&seen(vec![many(12, 12, 200)])).err().expect("beyond the budget");
+        let error = page(&seen(vec![many(12, 12, 200)])).expect_err("beyond the budget");
         assert!(error.hint.contains("--window"), "{error:?}");
     }
 
     #[test]
     fn what_is_packed_comes_out_again() {
         let maps = many(1, 2, 5);
-        let bytes = STANDARD.decode(packed(std::slice::from_ref(&maps)).unwrap()).unwrap();
+        let bytes = STANDARD.decode(packed(&[Cow::Borrowed(&maps)]).unwrap()).unwrap();
         let mut raw = vec![];
         flate2::read::ZlibDecoder::new(&bytes[..]).read_to_end(&mut raw).unwrap();
         let n = u32::from_le_bytes(raw[..4].try_into().unwrap()) as usize;

@@ -9,6 +9,8 @@ use qkv_base::{Error, Result};
 use qkv_model::spec::Head;
 use qkv_nn::Cx;
 use qkv_tasks::TextModel;
+use rayon::prelude::*;
+use std::borrow::Cow;
 
 /// How many tokens are named at each place.
 const TOP: usize = 5;
@@ -90,7 +92,8 @@ pub fn losses(model: &TextModel, given: &Given, look: &Look) -> Result<Table> {
     }
     let mean = total / f64::from(n.max(1));
     let what = if masked { "each token in its own place" } else { "each next token" };
-    let title = format!("loss of {what}: mean {mean:.4}, perplexity {:.4}, {n} tokens", mean.exp());
+    let perplexity = qkv_base::format::significant(mean.exp(), 4);
+    let title = format!("loss of {what}: mean {mean:.4}, perplexity {perplexity}, {n} tokens");
     let columns = [if masked { "is" } else { "comes" }, "loss", "p", "rank", "the likeliest five"];
     Ok(Table::of(&title, if masked { "place" } else { "after" }, &columns, rows))
 }
@@ -103,10 +106,10 @@ pub fn lens(model: &TextModel, given: &Given, look: &Look) -> Result<Vec<Table>>
     let mut places: Vec<Vec<Place>> = vec![];
     for (layer, state) in look.states.iter().enumerate() {
         let last = layer + 1 == layers;
-        let scores = if last { look.answer.values.clone() } else { said(model, &state.values)? };
+        let scores = if last { Cow::Borrowed(&look.answer.values) } else { Cow::Owned(said(model, &state.values)?) };
         let width = look.width().max(1);
         let row = |(i, row): (usize, &[f32])| place(row, labels.get(i).copied().flatten(), 1);
-        places.push(scores.chunks(width).enumerate().map(row).collect());
+        places.push(scores.par_chunks(width).enumerate().map(row).collect());
     }
     let columns: Vec<String> =
         (0..layers).map(|i| if i == 0 { "input".into() } else { format!("layer {}", i - 1) }).collect();

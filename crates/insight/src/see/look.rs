@@ -284,7 +284,8 @@ fn beside(start: &Array, end: &Array) -> Array {
 fn maps(name: &str, queries: &[String], keys: &[String], layers: Vec<Array>) -> Result<Maps> {
     let heads = layers.first().and_then(|l| l.dims.get(1)).copied().unwrap_or(0);
     let n = layers.len();
-    let values: Vec<f32> = layers.into_iter().flat_map(|l| l.values).collect();
+    let mut values = Vec::with_capacity(n * heads * queries.len() * keys.len());
+    layers.into_iter().for_each(|layer| values.extend(layer.values)); // each is dropped as soon as it is copied
     if values.len() != n * heads * queries.len() * keys.len() {
         let what = format!("{name}: {} numbers for {n} × {heads} × {} × {}", values.len(), queries.len(), keys.len());
         return Err(Error::internal("maps", what));

@@ -120,7 +120,7 @@
     options($("head"), Array.from({ length: heads }, (_, i) => i), state.head);
     drawAll();
     frameOn(all.getContext("2d"), state.head * box, state.layer * box, box, box);
-    cell = Math.max(4, Math.min(28, Math.floor(560 / Math.max(queries.length, keys.length))));
+    cell = Math.max(4, Math.min(48, Math.floor(560 / Math.max(queries.length, keys.length))));
     one.width = keys.length * cell;
     one.height = queries.length * cell;
     paint(one, cell, state.layer, state.head, 0, 0);
@@ -131,6 +131,14 @@
     g.fillRect(one.width - 2, state.row * cell, 2, cell);
     $("caption").textContent = `${name}, layer ${state.layer}, head ${state.head}: rows look at columns`;
     one.setAttribute("aria-label", `${name}, layer ${state.layer}, head ${state.head}, ${queries.length} by ${keys.length} tokens; row ${state.row}, ${queries[state.row]}`);
+    // The names of the rows, where they are high enough to be read; the table has them all.
+    $("names").replaceChildren(...(cell < 12 ? [] : queries.map((query, i) => {
+      const name = document.createElement("div");
+      name.style.height = `${cell}px`;
+      name.className = i === state.row ? "chosen" : "";
+      name.textContent = query;
+      return name;
+    })));
     const at = start(state.layer, state.head) + state.row * keys.length;
     const table = $("row");
     const caption = document.createElement("caption");

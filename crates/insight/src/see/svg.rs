@@ -9,6 +9,8 @@ use qkv_base::{Result, escape_html};
 use std::fmt::Write;
 
 const FONT: &str = "font-family=\"ui-monospace, 'DejaVu Sans Mono', monospace\"";
+/// What the names of layers take.
+const LEFT: f64 = 76.0;
 /// The width of a character at font size 12, as near as a file can know.
 const LETTER: f64 = 7.3;
 
@@ -23,6 +25,11 @@ fn file(width: f64, height: f64, title: &str, body: &str) -> String {
 fn longest(names: &[String]) -> f64 {
     let width = |n: &String| unicode_width::UnicodeWidthStr::width(n.as_str());
     names.iter().map(width).max().unwrap_or(0) as f64 * LETTER
+}
+
+/// The room that a title takes.
+fn written(title: &str) -> f64 {
+    unicode_width::UnicodeWidthStr::width(title) as f64 * LETTER + 24.0
 }
 
 /// One grid: rows and columns with their names, the number in each cell where there is room for it.
@@ -80,7 +87,12 @@ pub fn grid(grid: &Grid) -> String {
         }
     }
     body.push_str("</g>\n");
-    file(left + columns as f64 * cell + 40.0, top + rows as f64 * cell + 16.0, &grid.title, &body)
+    file(
+        (left + columns as f64 * cell + 40.0).max(written(&grid.title)),
+        top + rows as f64 * cell + 16.0,
+        &grid.title,
+        &body,
+    )
 }
 
 /// All heads of some maps, a row for each layer.
@@ -92,13 +104,13 @@ pub fn heads(maps: &Maps) -> Result<String> {
     let mut body =
         format!("<g {FONT} font-size=\"12\" fill=\"#111111\"><text x=\"8\" y=\"18\">{}</text>", escape_html(&title));
     for head in 0..maps.heads {
-        let _ = write!(body, "<text x=\"{:.1}\" y=\"40\">{head}</text>", 60.0 + head as f64 * w);
+        let _ = write!(body, "<text x=\"{:.1}\" y=\"40\">{head}</text>", LEFT + head as f64 * w);
     }
     for layer in 0..maps.layers {
         let y0 = 48.0 + layer as f64 * h;
         let _ = write!(body, "<text x=\"8\" y=\"{:.1}\">layer {layer}</text>", y0 + h / 2.0);
         for head in 0..maps.heads {
-            let (grid, x0) = (maps.grid(layer, head)?, 60.0 + head as f64 * w);
+            let (grid, x0) = (maps.grid(layer, head)?, LEFT + head as f64 * w);
             let _ = writeln!(body, "<g><title>layer {layer}, head {head}</title>");
             for i in 0..tq {
                 for (j, value) in grid.row(i).iter().enumerate() {
@@ -114,7 +126,7 @@ pub fn heads(maps: &Maps) -> Result<String> {
         }
     }
     body.push_str("</g>\n");
-    Ok(file(70.0 + maps.heads as f64 * w, 60.0 + maps.layers as f64 * h, &title, &body))
+    Ok(file((LEFT + 10.0 + maps.heads as f64 * w).max(written(&title)), 60.0 + maps.layers as f64 * h, &title, &body))
 }
 
 /// Hidden states in two dimensions, one plane for each layer.

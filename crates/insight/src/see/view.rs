@@ -5,6 +5,7 @@ use super::given::{Ask, Given};
 use super::gradients::{Attribution, attribute};
 use super::look::{Grid, Look, Maps};
 use super::pca::{Plane, planes};
+use super::scores::{Scores, scores};
 use super::{heads, lens, svg};
 use crate::page::{Cell, Table};
 use qkv_base::{Error, Result};
@@ -35,11 +36,13 @@ pub enum View {
     Align,
     /// the class token over the picture
     Patches,
+    /// one row of one head, feature by feature: the products q∘k that sum to each score
+    Neurons,
 }
 
 impl View {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Maps,
         Self::Align,
         Self::Patches,
@@ -49,13 +52,14 @@ impl View {
         Self::Gradients,
         Self::Rollout,
         Self::Pca,
+        Self::Neurons,
     ];
 
     /// Whether a model can be looked at so.
     pub fn fits(self, model: &TextModel) -> bool {
         let head = &model.spec().head;
         match self {
-            Self::Maps | Self::Heads | Self::Pca | Self::Rollout => true,
+            Self::Maps | Self::Heads | Self::Pca | Self::Rollout | Self::Neurons => true,
             Self::Lens | Self::Loss => matches!(head, Head::Language { .. } | Head::Masked { .. }),
             Self::Gradients => !matches!(head, Head::None | Head::Pool),
             Self::Align => model.is_pair(),
@@ -75,6 +79,8 @@ pub struct Options {
     pub layer: Option<usize>,
     /// which head, from 0
     pub head: Option<usize>,
+    /// which query the neurons are of, from 0; the last where none is named
+    pub row: Option<usize>,
     /// which tokens, where not all are wanted
     pub window: Option<Range<usize>>,
     /// how many steps integrated gradients take
@@ -95,6 +101,9 @@ pub struct Seen {
     /// what was written, where the model writes beside reading
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub target: Vec<String>,
+    /// those of them that are shown, where the stack that answers reads them
+    #[serde(skip)]
+    pub shown: Vec<String>,
     /// what a reader should know
     pub notes: Vec<String>,
     /// attention maps, where they are wanted
@@ -149,18 +158,30 @@ pub fn see(
     for view in &options.views {
         one(*view, model, &given, &look, options, with_gradients, &mut seen)?;
     }
+    let shown = window.clone().unwrap_or(0..look.read().len());
+    seen.shown = look.read().get(shown.start..shown.end.min(look.read().len())).unwrap_or(&[]).to_vec();
+    let read = look.read().len();
+    if options.views.contains(&View::Maps) {
+        // Moved, not copied: they are the largest thing here.
+        let wanted = |m: &Maps| options.kind.as_ref().is_none_or(|kind| m.name == *kind);
+        seen.maps = look.maps.into_iter().filter(wanted).collect();
+    }
     if let Some(window) = window {
         seen.maps = seen.maps.iter().map(|m| m.window(window.clone())).collect::<Result<_>>()?;
         for (_, grid) in &mut seen.grids {
             let columns = if grid.rows == grid.columns { window.clone() } else { 0..grid.columns.len() };
             *grid = grid.window(window.clone(), columns);
         }
-        let per_token = |view: View| matches!(view, View::Loss | View::Lens);
+        for plane in &mut seen.planes {
+            let clipped = window.start.min(plane.points.len())..window.end.min(plane.points.len());
+            plane.points = plane.points[clipped].to_vec();
+        }
+        let per_token = |view: View| matches!(view, View::Loss | View::Lens | View::Pca);
         for (_, table) in seen.tables.iter_mut().filter(|(view, _)| per_token(*view)) {
             let clipped = window.start.min(table.rows.len())..window.end.min(table.rows.len());
             table.rows = table.rows[clipped].to_vec();
         }
-        seen.notes.push(format!("tokens {} to {} are shown, of {}", window.start, window.end - 1, look.read().len()));
+        seen.notes.push(format!("tokens {} to {} are shown, of {}", window.start, window.end - 1, read));
     }
     Ok(seen)
 }
@@ -216,7 +237,16 @@ fn one(
                     None => maps.mean(layer)?,
                 },
             ));
-            seen.maps = if options.kind.is_some() { vec![maps.clone()] } else { look.maps.clone() };
+        }
+        View::Neurons => {
+            let maps = chosen()?;
+            let layer = options.layer.unwrap_or(maps.layers.saturating_sub(1));
+            let row = options.row.unwrap_or(maps.queries.len().saturating_sub(1));
+            let found = scores(model, given, &maps.name, layer, options.head.unwrap_or(0), row)?;
+            let query = maps.queries.get(row).cloned().unwrap_or_default();
+            let head = options.head.unwrap_or(0);
+            let title = format!("{}, layer {layer}, head {head}: the products q∘k of row {row}, `{query}`", maps.name);
+            seen.tables.push((view, products(&title, &maps.keys, &found)));
         }
         View::Heads => {
             let all = if options.kind.is_some() { vec![chosen()?] } else { look.maps.iter().collect() };
@@ -229,6 +259,12 @@ fn one(
         View::Gradients => {
             let tracked = with_gradients()?;
             let found = attribute(&tracked, given, options.place, None, options.steps)?;
+            if found.relative_error > 0.01 {
+                let off = 100.0 * found.relative_error;
+                let steps = 4 * found.steps;
+                seen.notes
+                    .push(format!("the attributions miss their sum by {off:.1} %: take more steps (--steps {steps})"));
+            }
             seen.tables.push((view, attributed(model, look, &found)?));
             seen.attribution = Some(found);
         }
@@ -245,7 +281,11 @@ fn one(
         }
         View::Align => {
             let cross = look.named(Some("cross"))?;
-            let grid = cross.mean(options.layer.unwrap_or(cross.layers.saturating_sub(1)))?;
+            let mut grid = cross.mean(options.layer.unwrap_or(cross.layers.saturating_sub(1)))?;
+            if let Given::Pair { target, .. } = given {
+                // A row is where the model looked when it said the next token: that is the token's alignment.
+                grid.rows = target.iter().map(|id| super::look::label(model, *id)).collect();
+            }
             seen.tables.push((view, aligned(&grid)));
             seen.grids.push((view, Grid { title: format!("alignment: {}", grid.title), ..grid }));
         }
@@ -277,6 +317,20 @@ fn on_patches(grid: &Grid) -> Result<Grid> {
     })
 }
 
+/// The products of each feature of a query with that of every key, which sum to the dot product.
+fn products(title: &str, keys: &[String], found: &Scores) -> Table {
+    let d = found.query.len();
+    let columns: Vec<String> =
+        ["weight", "score", "q·k"].map(String::from).into_iter().chain((0..d).map(|i| format!("f{i}"))).collect();
+    let row = |(j, key): (usize, &Vec<f64>)| {
+        let numbers = [found.weights[j], found.scores[j], found.dots[j]];
+        let parts = found.query.iter().zip(key).map(|(q, k)| q * k);
+        let cells = numbers.into_iter().chain(parts).map(|v| Cell::number(v, 4)).collect();
+        (keys.get(j).cloned().unwrap_or_default(), cells)
+    };
+    Table::of(title, "key", &columns, found.keys.iter().enumerate().map(row).collect())
+}
+
 /// For each written token the source token that it looked at most.
 fn aligned(grid: &Grid) -> Table {
     let row = |i: usize| {
@@ -285,8 +339,8 @@ fn aligned(grid: &Grid) -> Table {
         (grid.rows[i].clone(), vec![Cell::Text(grid.columns[best].clone()), Cell::number(f64::from(row[best]), 4)])
     };
     Table::of(
-        "alignment: where each token looked most when the next was said",
-        "given",
+        "alignment: where the model looked most when it said each token",
+        "said",
         &["source", "weight"],
         (0..grid.rows.len()).map(row).collect(),
     )

@@ -24,6 +24,11 @@ look() {
 look gpt2 --ids 5,17,23,42,9,61
 look bert-mlm --ids 5,17,23,42,9,61
 look marian --ids 5,17,23,42,9,61 --target-ids 31,8,77,12
+for topic in attention norms positions; do
+    printf '== explain %s\n' "$topic"
+    "$program" explain "$topic" --html page.html
+    node "$here/check.mjs" page.html -
+done
 printf '== 12 layers, 12 heads, 64 tokens\n'
 "$large" .
 size=$(stat --format %s page.html)

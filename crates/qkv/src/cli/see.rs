@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// The same in ids
     #[arg(long, value_name = "IDS", conflicts_with = "target")]
     target_ids: Option<String>,
-    /// What to look at; left out, maps and heads, and in HTML everything but gradients
+    /// What to look at; left out, maps and heads, and in HTML all but gradients and neurons
     #[arg(long, value_name = "VIEW,…", value_delimiter = ',', value_enum)]
     view: Vec<Wanted>,
     /// Which maps of a translation model: encoder, cross or decoder
@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// Which head, from 0; left out, their mean
     #[arg(long, value_name = "N")]
     head: Option<usize>,
+    /// Neurons: which token looks, from 0; left out, the last
+    #[arg(long, value_name = "N")]
+    row: Option<usize>,
     /// Show tokens FROM to TO (not included), counted from 0
     #[arg(long, value_name = "FROM..TO", value_parser = range)]
     window: Option<Range<usize>>,
@@ -87,6 +90,7 @@ enum Wanted {
     Pca,
     Align,
     Patches,
+    Neurons,
     All,
 }
 
@@ -120,6 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         kind: args.kind.clone(),
         layer: args.layer,
         head: args.head,
+        row: args.row,
         window: args.window.clone(),
         steps: args.steps,
         place: args.at,

@@ -28,15 +28,16 @@ pub(super) fn views(args: &Args, model: &TextModel, whole: bool) -> Vec<View> {
         Wanted::Rollout => View::Rollout,
         Wanted::Pca => View::Pca,
         Wanted::Align => View::Align,
+        Wanted::Neurons => View::Neurons,
         Wanted::Patches | Wanted::All => View::Patches,
     };
     let fitting = |skip: &[View]| View::ALL.into_iter().filter(|v| v.fits(model) && !skip.contains(v)).collect();
     match (args.view.contains(&Wanted::All), args.view.is_empty(), whole) {
         (true, _, _) => fitting(&[]),
         (_, false, _) => args.view.iter().map(named).collect(),
-        // Gradients take many passes: they are for who asks.
-        (_, _, true) => fitting(&[View::Gradients]),
-        _ => fitting(&[View::Gradients, View::Lens, View::Loss, View::Rollout, View::Pca]),
+        // Gradients take many passes, and neurons are of one row: they are for who asks.
+        (_, _, true) => fitting(&[View::Gradients, View::Neurons]),
+        _ => fitting(&[View::Gradients, View::Neurons, View::Lens, View::Loss, View::Rollout, View::Pca]),
     }
 }
 
@@ -70,9 +71,7 @@ fn picture(args: &Args, seen: &Seen, options: &Options) -> Result<String, Fail> 
     let found = match &seen.picture {
         Some(picture) => Some(picture.clone()),
         None if wanted(View::Align) && !one => grid(View::Align),
-        None if wanted(View::Pca) => {
-            Some(svg::planes(if seen.target.is_empty() { &seen.tokens } else { &seen.target }, &seen.planes))
-        }
+        None if wanted(View::Pca) => Some(svg::planes(&seen.shown, &seen.planes)),
         None if wanted(View::Rollout) => grid(View::Rollout),
         None if wanted(View::Maps) && one => grid(View::Maps),
         None if wanted(View::Maps) => maps()?,
