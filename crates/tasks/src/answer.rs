@@ -125,7 +125,7 @@ pub fn answer(
         }
         let answer = model.network.model.answer(&tokens(batch), &mut Cx::eval())?;
         let t = answer.dims()[1];
-        let values = finite(answer, "answer")?;
+        let values = finite(answer, "answer", model)?;
         for (b, window) in batch.iter().enumerate() {
             let side =
                 |s: usize| -> Vec<f32> { (0..window.input.len()).map(|at| values[(b * t + at) * 2 + s]).collect() };

@@ -1,6 +1,7 @@
 //! Texts in batches of similar length: padding is work for nothing, so the longest go with the longest; answers come back
 //! in the order of the questions.
 
+use crate::TextModel;
 use burn::tensor::Tensor;
 use qkv_base::{Error, Kind, Result};
 use qkv_kernels::Ids;
@@ -110,15 +111,11 @@ fn shorten(encoding: &mut Encoding, longest: usize) {
 }
 
 /// The numbers of an answer. One that is not a number is refused: it would look like an answer.
-pub(crate) fn finite<const D: usize>(answer: Tensor<D>, place: &str) -> Result<Vec<f32>> {
+pub(crate) fn finite<const D: usize>(answer: Tensor<D>, place: &str, model: &TextModel) -> Result<Vec<f32>> {
     let wrong = |e| Error::new(place, format!("{e:?}"), "load the model in f32");
     let values = answer.into_data().try_into_vec::<f32>().map_err(wrong)?;
     match values.iter().find(|v| v.is_nan() || **v == f32::INFINITY) {
-        Some(value) => {
-            let what =
-                format!("the network answers {value}: its weights, or what it computes with them, are not finite");
-            Err(Error::new(place, what, "`qkv inspect MODEL` counts weights that are not finite; is the file damaged?"))
-        }
+        Some(value) => Err(model.not_finite(place, format!("the network answers {value}"))),
         None => Ok(values),
     }
 }
@@ -161,12 +158,22 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_a_number_is_an_error() {
+    fn an_answer_that_is_not_a_number_is_an_error_that_names_where_it_arose() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny/bert-classify");
+        let mut model = TextModel::load(&dir).unwrap();
         let tensor = |v: [f32; 2]| Tensor::<1>::from_floats(v, &burn::tensor::Device::flex());
-        assert_eq!(finite(tensor([1.0, f32::NEG_INFINITY]), "x").unwrap(), [1.0, f32::NEG_INFINITY]);
-        assert!(
-            finite(tensor([1.0, f32::NAN]), "classify").unwrap_err().to_string().starts_with("classify: the network")
-        );
+        assert_eq!(finite(tensor([1.0, f32::NEG_INFINITY]), "x", &model).unwrap(), [1.0, f32::NEG_INFINITY]);
+        let said = |model: &TextModel| finite(tensor([1.0, f32::NAN]), "classify", model).unwrap_err().to_string();
+        assert!(said(&model).starts_with("classify: the network answers NaN"), "{}", said(&model));
+        // Weights that are finite, and too large: the first layer that overflows is named.
+        let path = "encoder.layers.1.ffn.up.weight";
+        let n = qkv_model::pretrained::Values::of(&model.network.model).read(path).len();
+        let huge = [(path.to_string(), vec![1e38; n])].into();
+        model.network.model = qkv_model::pretrained::fill(model.network.model.clone(), huge);
+        assert!(said(&model).contains("first after layer 2"), "{}", said(&model));
+        // A weight that is none is named itself.
+        model.network.report.finite.scan("pooler.dense.bias", &[f32::NAN]);
+        assert!(said(&model).contains("index 0 of `pooler.dense.bias`"), "{}", said(&model));
     }
 
     #[test]

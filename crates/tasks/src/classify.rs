@@ -140,7 +140,7 @@ pub fn classify(
         });
     }
     in_batches(&encodings, rows, listener, |batch, tokens| {
-        let logits = finite(model.network.model.answer(&tokens, &mut Cx::eval())?, "classify")?;
+        let logits = finite(model.network.model.answer(&tokens, &mut Cx::eval())?, "classify", model)?;
         Ok(logits.chunks(labels).take(batch.len()).map(|row| ranked(row, &names)).collect())
     })
 }

@@ -65,7 +65,7 @@ pub fn embed<S: AsRef<str> + Sync>(
     in_batches(&encodings, rows, listener, |batch, tokens| {
         let hidden = model.network.model.hidden(&tokens, &mut Cx::eval())?;
         let [_, t, c] = hidden.dims();
-        let values = finite(hidden, "embed")?;
+        let values = finite(hidden, "embed", model)?;
         let row = |(b, i): (usize, &usize)| {
             let real = &values[b * t * c..][..encodings[*i].len() * c];
             let mut vector = pool(real, c, how.pooling);

@@ -78,7 +78,7 @@ pub fn fill<S: AsRef<str>>(
     in_batches(&encodings, rows, listener, |batch, tokens| {
         let logits = model.network.model.answer(&tokens, &mut Cx::eval())?;
         let [_, t, v] = logits.dims();
-        let values = finite(logits, "fill")?;
+        let values = finite(logits, "fill", model)?;
         let gap = |b: usize, at: usize| -> Result<Vec<Candidate>> {
             let p = softmax(&values[(b * t + at) * v..][..v]);
             // A table is often padded beyond the tokenizer: what has no name is not a candidate.

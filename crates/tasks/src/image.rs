@@ -61,7 +61,7 @@ pub fn classify<P: AsRef<Path>>(
         }
         let shape = [batch.len(), *channels, *image, *image];
         let pixels = Tensor::<4>::from_data(TensorData::new(numbers, shape), &model.network.model.device());
-        let logits = finite(model.network.model.answer_image(pixels, &mut Cx::eval())?, "image")?;
+        let logits = finite(model.network.model.answer_image(pixels, &mut Cx::eval())?, "image", model)?;
         all.extend(logits.chunks(*labels).map(|row| ranked(row, &names)));
         listener.progress(all.len(), files.len());
     }

@@ -72,10 +72,8 @@ impl Judge<'_> {
             return Err(Error::new("data", "no target counts", "give examples that fit the model"));
         }
         if !nats.is_finite() {
-            let what =
-                format!("the loss is {nats}: the network's weights, or what it computes with them, are not finite");
-            let hint = "`qkv inspect MODEL` counts weights that are not finite; is the file damaged?";
-            return Err(Error::new(self.model.path.display().to_string(), what, hint).of_kind(Kind::Failed));
+            let place = self.model.path.display().to_string();
+            return Err(self.model.not_finite(&place, format!("the loss is {nats}")).of_kind(Kind::Failed));
         }
         let mut scores = judging.scores;
         scores.put([(Metric::Loss, nats / targets as f64)]);

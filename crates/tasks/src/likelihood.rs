@@ -29,7 +29,7 @@ pub fn likelihood(model: &TextModel, text: &TextOrIds, source: Option<&TextOrIds
             }
             TextOrIds::Ids(ids) => ids.clone(),
         };
-        return checked(score(network, &ids)?);
+        return checked(model, score(network, &ids)?);
     }
     let source = match source {
         Some(TextOrIds::Text(text)) => model.encode(text)?,
@@ -42,16 +42,13 @@ pub fn likelihood(model: &TextModel, text: &TextOrIds, source: Option<&TextOrIds
         TextOrIds::Text(text) => model.tokenizer()?.encode_target(text, true)?.ids,
         TextOrIds::Ids(ids) => ids.clone(),
     };
-    checked(score_pair(network, &source, &model.start()?, &target)?)
+    checked(model, score_pair(network, &source, &model.start()?, &target)?)
 }
 
 /// A score that is not a number is none.
-fn checked(score: TextScore) -> Result<TextScore> {
+fn checked(model: &TextModel, score: TextScore) -> Result<TextScore> {
     match score.tokens.iter().position(|t| t.logprob.is_nan()) {
-        Some(at) => {
-            let what = format!("token {} has no probability: the network's weights are not finite", at + 1);
-            Err(Error::new("score", what, "`qkv inspect MODEL` counts weights that are not finite"))
-        }
+        Some(at) => Err(model.not_finite("score", format!("token {} has no probability", at + 1))),
         None => Ok(score),
     }
 }

@@ -6,6 +6,7 @@ use burn::tensor::Device;
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::{Frame, Normalisation};
 use qkv_decode::Defaults;
+use qkv_model::outputs::{Inputs, Output, OutputOptions, forward_outputs};
 use qkv_model::spec::{Head, Input, Shape, Spec};
 use qkv_model::{CausalLm, Pretrained};
 use qkv_nn::device;
@@ -74,6 +75,41 @@ impl TextModel {
         let defaults = Defaults::of(&place, generation, network.config.map())?;
         let tokenizer = tokenizer.map(Arc::new).ok_or_else(none);
         Ok(Self { path: path.to_path_buf(), network, defaults, warnings: vec![], tokenizer })
+    }
+
+    /// An answer that is not a number, with the first place where that arose: a weight that is none, or else the first
+    /// layer whose states are not finite for a plain input.
+    pub(crate) fn not_finite(&self, place: &str, what: String) -> Error {
+        let report = &self.network.report.finite;
+        let hint = "`qkv inspect MODEL` counts weights that are not finite; is the file damaged?";
+        if !report.is_clean() {
+            return Error::new(
+                place,
+                format!("{what}: among the weights {report}; not finite in, not finite out"),
+                hint,
+            );
+        }
+        let what = match self.first_overflow() {
+            Some(layer) => format!("{what}: the states are not finite, first {layer}"),
+            None => format!("{what}: what it computes for this input is not finite"),
+        };
+        Error::new(place, what, hint)
+    }
+
+    /// The first layer whose hidden states are not finite, in words.
+    fn first_overflow(&self) -> Option<String> {
+        let vocabulary = self.spec().vocabulary()? as u32;
+        let ids: Vec<u32> = (0..8).map(|i| i * 7 % vocabulary).collect();
+        let mut inputs = Inputs::of_ids(ids.clone());
+        inputs.decoder_input_ids = self.is_pair().then(|| vec![ids]);
+        let outputs =
+            forward_outputs(&self.network, &inputs, OutputOptions { hidden: true, attentions: false }).ok()?;
+        outputs.iter().find_map(|(name, output)| {
+            let Output::Layers(layers) = output else { return None };
+            let bad = layers.iter().position(|layer| layer.values.iter().any(|v| !v.is_finite()))?;
+            let stack = if name.contains("decoder") { " of the decoder" } else { "" };
+            Some(if bad == 0 { format!("after the embeddings{stack}") } else { format!("after layer {bad}{stack}") })
+        })
     }
 
     /// What it is.

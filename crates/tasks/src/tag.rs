@@ -118,7 +118,7 @@ pub fn words<S: AsRef<str> + Sync>(
     in_batches(&encodings, rows, listener, |batch, tokens| {
         let logits = model.network.model.answer(&tokens, &mut Cx::eval())?;
         let t = logits.dims()[1];
-        let values = finite(logits, "tag")?;
+        let values = finite(logits, "tag", model)?;
         let row = |(b, i): (usize, &usize)| {
             let at = |t0: usize| &values[(b * t + t0) * labels..][..labels];
             of_pieces(texts[*i].as_ref(), &encodings[*i], at, &names)
