@@ -291,11 +291,15 @@ impl Engine {
     /// What the next pass is made of.
     fn plan(&mut self) -> Plan {
         let mut plan = Plan::default();
-        let (mut first, mut budget) = (0, self.config.prefill_chunk.max(1));
+        let mut first = 0;
         for i in 0..self.live.len() {
-            let begin = (plan.ids.len(), plan.answers.len());
             self.borrow_prefix(i, first);
-            let live = &self.live[i];
+            first += self.live[i].rows;
+        }
+        let chunks = self.prefill_chunks();
+        first = 0;
+        for (at, (live, chunk)) in self.live.iter().zip(chunks).enumerate() {
+            let begin = (plan.ids.len(), plan.answers.len());
             match &live.phase {
                 Phase::Tokens(tokens) => {
                     for (row, id) in tokens.iter().enumerate() {
@@ -307,13 +311,11 @@ impl Engine {
                 Phase::Prefill { borrow: Some(_), .. } => {}
                 Phase::Prefill { done, borrow: None } => {
                     let left = &live.request.prompt[*done..];
-                    let n = left.len().min(budget);
-                    budget -= n;
-                    if n > 0 {
-                        plan.ids.extend_from_slice(&left[..n]);
-                        plan.rows.push((first, n));
+                    if chunk > 0 {
+                        plan.ids.extend_from_slice(&left[..chunk]);
+                        plan.rows.push((first, chunk));
                     }
-                    if n == left.len() {
+                    if chunk == left.len() {
                         plan.answers.push(plan.ids.len() - 1);
                     }
                 }
@@ -321,11 +323,29 @@ impl Engine {
             if plan.ids.len() > begin.0 {
                 plan.observe = plan.observe.or(live.request.search.observe());
                 let (tokens, answers) = (begin.0..plan.ids.len(), begin.1..plan.answers.len());
-                plan.parts.push(Part { live: i, tokens, answers });
+                plan.parts.push(Part { live: at, tokens, answers });
             }
             first += live.rows;
         }
         plan
+    }
+
+    /// How many tokens of its prompt each request reads in the next pass. The chunk is parted evenly, and what short prompts
+    /// leave is for the long ones: nobody who comes with a short prompt waits for a long one to be read.
+    fn prefill_chunks(&self) -> Vec<usize> {
+        let left = |(at, live): (usize, &Live)| match live.phase {
+            Phase::Prefill { done, borrow: None } => Some((live.request.prompt.len() - done, at)),
+            _ => None,
+        };
+        let mut reading: Vec<(usize, usize)> = self.live.iter().enumerate().filter_map(left).collect();
+        reading.sort_unstable();
+        let (mut chunks, mut budget) = (vec![0; self.live.len()], self.config.prefill_chunk.max(1));
+        for (i, (left, at)) in reading.iter().enumerate() {
+            let share = (budget / (reading.len() - i)).max(1).min(budget);
+            chunks[*at] = share.min(*left);
+            budget -= chunks[*at];
+        }
+        chunks
     }
 
     /// Lets every search that has new logits go on.

@@ -38,7 +38,7 @@ pub use access::Access;
 pub use app::App;
 pub use error::ApiError;
 pub use limits::Limits;
-pub use listen::{Server, asked_to_end};
+pub use listen::{Server, Socket, asked_to_end};
 pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use served::Served;

@@ -19,6 +19,9 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
+/// An address that is taken: that another program has it is known before anything is loaded.
+pub struct Socket(std::net::TcpListener);
+
 /// A server that listens and does not answer yet.
 pub struct Server {
     listener: std::net::TcpListener,
@@ -26,9 +29,9 @@ pub struct Server {
     pub app: Arc<App>,
 }
 
-impl Server {
-    /// Listens on an address; port 0 is any that is free.
-    pub fn bind(address: SocketAddr, app: App) -> Result<Self> {
+impl Socket {
+    /// Takes an address; port 0 is any that is free.
+    pub fn bind(address: SocketAddr) -> Result<Self> {
         let fail = |e: std::io::Error| {
             let hint = match e.kind() {
                 std::io::ErrorKind::AddrInUse => "another program listens there; choose another with --port N",
@@ -41,7 +44,19 @@ impl Server {
         };
         let listener = std::net::TcpListener::bind(address).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self { listener, app: Arc::new(app) })
+        Ok(Self(listener))
+    }
+}
+
+impl Server {
+    /// A server on an address that was taken.
+    pub fn new(socket: Socket, app: App) -> Self {
+        Self { listener: socket.0, app: Arc::new(app) }
+    }
+
+    /// Takes an address and answers there.
+    pub fn bind(address: SocketAddr, app: App) -> Result<Self> {
+        Ok(Self::new(Socket::bind(address)?, app))
     }
 
     /// Where it listens.

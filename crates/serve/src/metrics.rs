@@ -61,6 +61,9 @@ impl Histogram {
     }
 }
 
+/// A name, what it means, and where it is found.
+type Gauge = (&'static str, &'static str, fn(&Load) -> u64);
+
 /// What a model is doing right now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
@@ -104,7 +107,7 @@ impl Metrics {
         }
         let _ = writeln!(out, "# HELP qkv_connections Connections that are open.\n# TYPE qkv_connections gauge");
         let _ = writeln!(out, "qkv_connections {}", self.connections.load(Relaxed));
-        let gauges: [(&str, &str, fn(&Load) -> u64); 3] = [
+        let gauges: [Gauge; 3] = [
             ("pending_requests", "Requests that were taken in and are not done.", |l| l.pending),
             ("rows", "Rows that are computed side by side.", |l| l.rows),
             ("cache_tokens", "Tokens that the rows hold.", |l| l.tokens),

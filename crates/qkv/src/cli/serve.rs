@@ -3,9 +3,9 @@
 use super::fail::Fail;
 use super::input;
 use super::terminal::{say, talk};
-use qkv_base::format::scaled;
+use qkv::inspect::numbers::bytes;
 use qkv_runs::memory::available;
-use qkv_serve::{App, Metrics, ModelPlace, Served, Server, Settings, asked_to_end};
+use qkv_serve::{App, Metrics, ModelPlace, Served, Server, Settings, Socket, asked_to_end};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -74,6 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let settings = args.settings()?;
     let (address, access) = (settings.address()?, settings.access()?);
     settings.check_names()?;
+    let socket = Socket::bind(address)?;
     // A quarter of what is free is for keys and values; the weights and the work take their part, too.
     let free = available().unwrap_or(8 << 30) / 4;
     let limits = settings.limits(free / settings.models.len().max(1) as u64)?;
@@ -84,14 +85,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let model = Arc::new(input::open(&place.path, input::LoadArgs::STRICT)?);
         served.push(Served::new(place.name(), model, &limits, metrics.clone()));
     }
-    let server = Server::bind(address, App::new(served, limits, metrics, access, settings.strict == Some(true)))?;
+    let server = Server::new(socket, App::new(served, limits, metrics, access, settings.strict == Some(true)));
     let at = server.address()?;
     for model in &server.app.models {
         let (family, task) = (model.model.network.sheet.name, model.task().map_or("embeddings", |task| task.name()));
-        let memory = scaled(model.weight_bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB"]);
-        talk(format_args!("model: {} ({family}, {task}, {memory} of weights)", model.name));
+        let (memory, rows) = (bytes(model.weight_bytes), model.rows);
+        talk(format_args!("model: {} ({family}, {task}, {memory} of weights, up to {rows} rows)", model.name));
     }
-    talk(format_args!("listening on http://{at}, Ctrl-C ends it"));
+    talk(format_args!("listening on http://{at}, with a page for people; Ctrl-C ends it"));
     talk(format_args!("ask it: {}", qkv_serve::example(&server.app, at)));
     server.run(asked_to_end())?;
     talk("ended");

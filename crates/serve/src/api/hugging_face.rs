@@ -63,7 +63,8 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
             let mut found: Vec<Value> = found.into_iter().map(one).collect();
             if top == 1 && found.len() == 1 { found.remove(0) } else { Value::from(found) }
         }
-        Some(Task::Masked) if inputs.is_string() || inputs.is_array() && parameters.has("top_k") => {
+        // A text without a gap can only be meant to be read: then its vector is wanted.
+        Some(Task::Masked) if texts(&inputs).is_ok_and(|all| all.iter().any(|text| has_gap(served, text))) => {
             let top = parameters.count("top_k", 1..=1000)?.unwrap_or(5);
             let texts = texts(&inputs)?;
             let found = tasks::candidates(served, &texts, top).await?;
@@ -100,6 +101,11 @@ fn texts(inputs: &Value) -> Result<Vec<String>> {
         }
         _ => Err(wrong()),
     }
+}
+
+fn has_gap(served: &Served, text: &str) -> bool {
+    let mask = served.model.maybe_tokenizer().and_then(|t| t.piece(t.special().mask?));
+    text.contains("[MASK]") || mask.is_some_and(|mask| text.contains(&mask))
 }
 
 /// A list for each text, or the one list of the one text.

@@ -260,6 +260,8 @@ pub async fn translate(app: Arc<App>, mut call: Call) -> Answer {
                 let (source, target) = (source.clone(), choice.ids.clone());
                 let ask = move |model: &TextModel| align(&model.network.model, &source, &model.start()?, &target);
                 let soft = served.ask(ask).await?;
+                let tokens: Vec<String> = choice.ids.iter().map(|id| served.token_text(*id)).collect();
+                value["tokens"] = json!(tokens);
                 value["alignment"] = json!({"hard": hard(&soft), "soft": soft});
             }
             told.push(value);
