@@ -80,7 +80,7 @@ pub(crate) fn recur<C: Cell>(
     let (pass, [_, all, c]) = (rows.pass().to_vec(), x.dims());
     let states: Vec<Option<Tensor<3>>> = pass.iter().map(|(row, _)| start(rows, *row)).collect();
     let even = states.iter().all(Option::is_some) || states.iter().all(Option::is_none);
-    let groups = if even && of_one_length(&pass) { vec![0..pass.len()] } else { singles(pass.len()) };
+    let groups = groups(pass.len(), even && of_one_length(&pass));
     let (mut from, mut outputs, mut last) = (0, vec![], vec![]);
     for group in groups {
         let (rows_here, n) = (&pass[group.clone()], pass[group.start].1);
@@ -135,7 +135,7 @@ fn attend_rows(net: &AttendingDecoder, x: &Tensor<3>, path: &str, rows: &mut Row
         return (x.clone(), Tensor::zeros([1, 1, x.dims()[1], 1], &x.device()));
     };
     let tm = memory.dims()[1];
-    let groups = if of_one_length(&pass) { vec![0..pass.len()] } else { singles(pass.len()) };
+    let groups = groups(pass.len(), of_one_length(&pass));
     let (mut from, mut outputs, mut looked) = (0, vec![], vec![]);
     for group in groups {
         let (rows_here, n) = (&pass[group.clone()], pass[group.start].1);
@@ -161,7 +161,8 @@ fn of_one_length(pass: &[(usize, usize)]) -> bool {
     pass.windows(2).all(|pair| pair[0].1 == pair[1].1)
 }
 
-/// Each row by itself.
-fn singles(n: usize) -> Vec<std::ops::Range<usize>> {
-    (0..n).map(|i| i..i + 1).collect()
+/// All rows together, or each by itself.
+fn groups(n: usize, together: bool) -> Vec<std::ops::Range<usize>> {
+    let size = if together { n.max(1) } else { 1 };
+    (0..n).step_by(size).map(|i| i..i + size).collect()
 }

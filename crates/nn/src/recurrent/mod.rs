@@ -13,7 +13,7 @@
 //!
 //! What the input contributes does not depend on the state, so it is projected for all steps in one product before the
 //! loop; only the state's small product is left inside, and the loop is one node of the graph
-//! ([`qkv_kernels::recurrent_layer`]). Padded steps leave the state as it is and put out 0, so that
+//! ([`qkv_kernels::recurrent_layer()`]). Padded steps leave the state as it is and put out 0, so that
 //! padding changes nothing: the reverse run meets it first and still starts from a clean state.
 //!
 //! The lecture's point, asserted at the foot of this file: over 50 steps the gradient of a plain RNN with small weights
