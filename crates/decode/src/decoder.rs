@@ -123,7 +123,7 @@ impl Decoder for Transformer {
 
 /// The tensors that must be handed out.
 fn taps(model: &Transformer, observe: Observe) -> Taps {
-    let last = model.decoder.as_ref().map_or(0, |decoder| decoder.layers.len()).saturating_sub(1);
+    let last = model.spec().decoder().map_or(0, |decoder| decoder.layers).saturating_sub(1);
     let hidden = ["decoder.normed".to_string(), format!("decoder.{last}.hidden")];
     let hidden = hidden.into_iter().filter(|_| observe.hidden);
     Taps::new(hidden.chain(observe.source.then(|| format!("decoder.{last}.cross.weights"))))

@@ -18,6 +18,7 @@ mod pack;
 mod product;
 pub mod random;
 pub mod recurrent;
+pub mod recurrent_layer;
 pub mod registry;
 pub mod rms_norm;
 pub mod rope;
@@ -38,6 +39,7 @@ pub use layer_norm::layer_norm;
 pub use linear::{Projection, linear};
 pub use qkv_base::Key;
 pub use recurrent::{gru_step, lstm_step};
+pub use recurrent_layer::{RecurrentCell, recurrent_layer};
 pub use rms_norm::rms_norm;
 pub use rope::{Pairing, Positions, RopeTable, rope};
 pub use softmax::softmax;
@@ -57,4 +59,5 @@ pub const ALL: &[registry::Op] = &[
     embedding::OP,
     adamw::OP,
     recurrent::OP,
+    recurrent_layer::OP,
 ];

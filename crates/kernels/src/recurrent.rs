@@ -71,7 +71,7 @@ pub fn gru_step(gx: Tensor<2>, gh: Tensor<2>, state: Tensor<2>) -> Tensor<2> {
 }
 
 /// The plain twin of [`lstm_step`].
-fn lstm_plain(gates: Tensor<2>, cell: Tensor<2>) -> Tensor<2> {
+pub(crate) fn lstm_plain(gates: Tensor<2>, cell: Tensor<2>) -> Tensor<2> {
     let h = cell.dims()[1];
     let gate = |i| gates.clone().narrow(1, i * h, h);
     let cell = sigmoid(gate(1)) * cell + sigmoid(gate(0)) * gate(2).tanh();
@@ -79,7 +79,7 @@ fn lstm_plain(gates: Tensor<2>, cell: Tensor<2>) -> Tensor<2> {
 }
 
 /// The plain twin of [`gru_step`].
-fn gru_plain(gx: Tensor<2>, gh: Tensor<2>, state: Tensor<2>) -> Tensor<2> {
+pub(crate) fn gru_plain(gx: Tensor<2>, gh: Tensor<2>, state: Tensor<2>) -> Tensor<2> {
     let h = state.dims()[1];
     let part = |t: &Tensor<2>, i| t.clone().narrow(1, i * h, h);
     let r = sigmoid(part(&gx, 0) + part(&gh, 0));
@@ -128,7 +128,7 @@ impl Fused<2> for Lstm {
 }
 
 simd! {
-    fn lstm_row<'a, S>(simd, gates: &'a [f32], cell: &'a [f32], next: &'a mut [f32], opened: &'a mut [f32]) {
+    pub(crate) fn lstm_row<'a, S>(simd, gates: &'a [f32], cell: &'a [f32], next: &'a mut [f32], opened: &'a mut [f32]) {
         let ([i, f, g, o], [h2, c2], [oi, of, og, oo, t]) = (parts(gates), parts_mut(next), parts_mut(opened));
         lanes(simd, [i, f, g, o, cell], [h2, c2, oi, of, og, oo, t], #[inline(always)] |[i, f, g, o, c]| {
             let (i, f, o) = (simd::sigmoid(simd, i), simd::sigmoid(simd, f), simd::sigmoid(simd, o));
@@ -141,7 +141,7 @@ simd! {
 }
 
 simd! {
-    fn lstm_row_back<'a, S>(
+    pub(crate) fn lstm_row_back<'a, S>(
         simd, dnext: &'a [f32], opened: &'a [f32], cell: &'a [f32], dgates: &'a mut [f32], dcell: &'a mut [f32],
     ) {
         let ([dh, dc2], [i, f, g, o, t], [di, df, dg, do_]) = (parts(dnext), parts(opened), parts_mut(dgates));
@@ -203,7 +203,7 @@ impl Fused<3> for Gru {
 }
 
 simd! {
-    fn gru_row<'a, S>(
+    pub(crate) fn gru_row<'a, S>(
         simd, gx: &'a [f32], gh: &'a [f32], state: &'a [f32], next: &'a mut [f32], opened: &'a mut [f32],
     ) {
         let ([rx, zx, nx], [rh, zh, nh], [r, z, n]) = (parts(gx), parts(gh), parts_mut(opened));
@@ -217,7 +217,7 @@ simd! {
 }
 
 simd! {
-    fn gru_row_back<'a, S>(
+    pub(crate) fn gru_row_back<'a, S>(
         simd, d: &'a [f32], opened: &'a [f32], gh: &'a [f32], state: &'a [f32],
         dgx: &'a mut [f32], dgh: &'a mut [f32], dstate: &'a mut [f32],
     ) {
@@ -242,7 +242,7 @@ fn sigmoid_slope<S: Simd>(simd: S, s: S::f32s) -> S::f32s {
 
 /// The slope of tanh where its value is `t`: `1 − t²`.
 #[inline(always)]
-fn tanh_slope<S: Simd>(simd: S, t: S::f32s) -> S::f32s {
+pub(crate) fn tanh_slope<S: Simd>(simd: S, t: S::f32s) -> S::f32s {
     simd.negate_mul_add_f32s(t, t, simd.splat_f32s(1.0))
 }
 
@@ -263,7 +263,7 @@ fn parts_mut<const N: usize>(row: &mut [f32]) -> [&mut [f32]; N] {
 /// `outs ← f(ins)`, lane by lane, over slices of one length. `f` must be marked `#[inline(always)]`: it is called in two
 /// places, and a closure that is not inlined loses the wide instructions of its surroundings.
 #[inline(always)]
-fn lanes<S: Simd, const I: usize, const O: usize>(
+pub(crate) fn lanes<S: Simd, const I: usize, const O: usize>(
     simd: S,
     ins: [&[f32]; I],
     outs: [&mut [f32]; O],
@@ -285,7 +285,11 @@ fn lanes<S: Simd, const I: usize, const O: usize>(
 
 /// `f(row, parts)` for each of `rows` rows of several slices, each of its own width, in parallel when there is enough to
 /// do. Rows must be independent.
-fn for_rows_of<const N: usize>(rows: usize, slices: [&mut [f32]; N], f: impl Fn(usize, [&mut [f32]; N]) + Sync) {
+pub(crate) fn for_rows_of<const N: usize>(
+    rows: usize,
+    slices: [&mut [f32]; N],
+    f: impl Fn(usize, [&mut [f32]; N]) + Sync,
+) {
     let size: usize = slices.iter().map(|s| s.len()).sum();
     if size == 0 {
         return;
@@ -303,10 +307,11 @@ fn for_rows_of<const N: usize>(rows: usize, slices: [&mut [f32]; N], f: impl Fn(
     }
 }
 
-/// Cuts each slice into pieces of its own length, and hands out the first pieces, the second, and so on.
+/// Cuts each slice into pieces of its own length, and hands out the first pieces, the second, and so on. A slice without
+/// numbers gives pieces without numbers; the first slice has some.
 fn cut<const N: usize>(slices: [&mut [f32]; N], lengths: [usize; N]) -> impl Iterator<Item = [&mut [f32]; N]> {
     let mut lengths = lengths.into_iter();
-    let mut pieces = slices.map(|s| s.chunks_mut(lengths.next().unwrap_or(1)));
+    let mut pieces = slices.map(|s| s.chunks_mut(lengths.next().unwrap_or(1).max(1)));
     std::iter::from_fn(move || {
         let next = pieces.each_mut().map(|p| p.next());
         next[0].is_some().then(|| next.map(Option::unwrap_or_default))

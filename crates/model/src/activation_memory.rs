@@ -10,6 +10,7 @@
 //! | feed-forward | `2C`, and `2F` before and behind the activation (`3F` gated) |
 //! | norms on queries and keys | `H·D + G·D` before them |
 //! | norms behind sub-layers | `C` each |
+//! | recurrent layer | `3G·C` projected, opened and their gradient, `S·C` states, `2C` input |
 //! | head | `2C`, and its answers: `V` for a language (`2V` with a soft cap) |
 //!
 //! With blocks run again in the backward, each keeps `C`, and the largest of them is whole at one time.
@@ -43,10 +44,16 @@ pub fn bytes(spec: &Spec, batch: BatchShape, recompute: bool) -> u64 {
             stack(decoder, target, source);
         }
     }
-    let kept: usize = match recompute {
-        false => blocks.iter().map(|[whole, _]| whole).sum(),
-        true => blocks.iter().map(|[_, input]| input).sum::<usize>() + blocks.iter().map(|b| b[0]).max().unwrap_or(0),
-    };
+    // Before each step every place of the source is met, and the tanh of it is kept.
+    let looks = spec.decoder().is_some_and(|s| crate::recurrent::hands(s, crate::spec::Handover::Attention));
+    let met = if looks { 3 * spec.width * target * (source / rows.max(1)) } else { 0 };
+    let kept: usize = met
+        + match recompute {
+            false => blocks.iter().map(|[whole, _]| whole).sum(),
+            true => {
+                blocks.iter().map(|[_, input]| input).sum::<usize>() + blocks.iter().map(|b| b[0]).max().unwrap_or(0)
+            }
+        };
     // The embeddings before and behind what is added to them; the answers, which become their own gradient.
     let ends = 2 * spec.width * (source + target) + 2 * spec.width * target + answers(spec, rows, target);
     // On the way back, a gradient of the widest layer and of what it read.
@@ -56,6 +63,11 @@ pub fn bytes(spec: &Spec, batch: BatchShape, recompute: bool) -> u64 {
 }
 
 fn block(spec: &Spec, stack: &Stack, tokens: usize, memory: usize) -> usize {
+    if let Some(cells) = stack.recurrent {
+        // The projected input and, for a GRU, the projected state; opened gates; states; and the input itself.
+        let (gates, parts) = (cells.cell.gates(), cells.cell.parts());
+        return (2 * gates + gates + parts + 2) * spec.width * tokens;
+    }
     let (c, heads) = (spec.width, stack.heads(spec.width));
     let (q, kv) = (heads.heads * heads.dim, heads.kv_heads * heads.dim);
     let normed = if spec.qk_norm.is_some() { q + kv } else { 0 };

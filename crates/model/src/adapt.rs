@@ -24,6 +24,11 @@ impl Transformer {
     /// The network with a new adapter `(α/r)·B·A` of this size around every linear layer whose path ends in one of
     /// `targets`, and all else frozen. B starts at 0, so at first nothing has changed; A is drawn from `seed`.
     pub fn with_lora(self, targets: &[&str], size: LoraSize, seed: u64) -> Result<Self> {
+        if self.spec().recurrence().is_some() {
+            let what = "the layers are recurrent: their one projection of the state is used at every step, and a change of low \
+                        rank there is a change of everything that is remembered";
+            return Err(Error::new("lora", what, "fine-tune all weights: leave --lora out"));
+        }
         let mut model = self.no_grad();
         let layers = model.linears();
         check(&layers, targets, size)?;

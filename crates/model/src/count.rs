@@ -1,7 +1,7 @@
 //! What a network weighs, from its spec alone: parameters of each part, memory, and arithmetic per token. The network is
 //! built with lazy parameters and walked, so the numbers are those of the real thing, and nothing is allocated.
 
-use crate::spec::{Shape, Spec, Stack};
+use crate::spec::{Handover, Shape, Spec, Stack};
 use crate::{Error, Transformer};
 use burn::module::Module;
 use qkv_nn::{device, walk};
@@ -26,6 +26,8 @@ pub struct Count {
     pub decode_flops: f64,
     /// bytes of key/value cache for each token, in f32
     pub cache_bytes: u64,
+    /// bytes of the state that recurrent layers carry, however long the text, in f32
+    pub state_bytes: u64,
 }
 
 impl Count {
@@ -39,6 +41,9 @@ impl Count {
         };
         // Scores and mixture: two products of D per head and key; on average a causal query sees half of them.
         let looking = |stack: &Stack, keys: f64| {
+            if stack.recurrent.is_some() {
+                return 0.0; // what is looked back at is in the state
+            }
             let heads = stack.heads(spec.width);
             4.0 * (stack.layers * heads.heads * heads.dim) as f64 * keys
         };
@@ -58,12 +63,19 @@ impl Count {
         };
         let encode = spec.encoder().map_or(0.0, |s| products("encoder") + looking(s, length as f64));
         let decode = spec.decoder().map_or(0.0, |s| {
-            let cross = if matches!(spec.shape, Shape::Pair { .. }) { looking(s, length as f64) } else { 0.0 };
+            let cross = match (&spec.shape, s.recurrent.and_then(|cells| cells.handover)) {
+                // A sum, a product with v and the mixture, for each place of the source.
+                (Shape::Pair { .. }, Some(Handover::Attention)) => 6.0 * (spec.width * length) as f64,
+                (Shape::Pair { .. }, None) => looking(s, length as f64),
+                _ => 0.0,
+            };
             products("decoder") + looking(s, keys(s) / 2.0) + cross
         });
         let with_head = |flops: f64, here: bool| if here { flops + head } else { flops };
         let reads_only = spec.decoder().is_none();
-        let cache_bytes = spec.decoder().map_or(0, |s| {
+        let state_bytes =
+            spec.recurrence().map_or(0, |(stack, cells)| 4 * (stack.layers * cells.cell.parts() * spec.width) as u64);
+        let cache_bytes = spec.decoder().filter(|s| s.recurrent.is_none()).map_or(0, |s| {
             let heads = s.heads(spec.width);
             8 * (s.layers * heads.kv_heads * heads.dim) as u64
         });
@@ -71,6 +83,7 @@ impl Count {
             encode_flops: with_head(encode, reads_only),
             decode_flops: with_head(decode, !reads_only),
             cache_bytes,
+            state_bytes,
             parameters,
         })
     }

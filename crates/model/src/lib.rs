@@ -13,6 +13,7 @@ pub mod patches;
 pub mod presets;
 pub mod pretrained;
 mod recompute;
+mod recurrent;
 pub mod spec;
 pub mod stack;
 pub mod tokens;

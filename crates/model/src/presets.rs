@@ -78,7 +78,7 @@ pub fn find(name: &str) -> Result<&'static Preset, &'static str> {
     ALL.iter().find(|p| p.name == name).ok_or_else(nearest)
 }
 
-fn tokens(vocabulary: usize) -> Input {
+pub(crate) fn tokens(vocabulary: usize) -> Input {
     Input::Tokens { vocabulary, table_width: None, token_types: 0, scaled: false, normed: false, pad: None }
 }
 

@@ -10,6 +10,10 @@
 //! assert_eq!(error.to_string(), "decoder.heads: 4 heads cannot share a width of 30 equally");
 //! ```
 
+mod recurrence;
+
+pub use recurrence::{Handover, Recurrence};
+
 use qkv_kernels::{Activation, Pairing};
 use qkv_nn::position::{Buckets, RopeScaling, Waves};
 use qkv_nn::{Biased, Ffn, Heads, NormKind, Scale, Wiring};
@@ -107,6 +111,8 @@ pub struct Stack {
     pub ffn: Ffn,
     /// how far back a decoder sees
     pub window: Window,
+    /// recurrent layers in place of blocks of attention and feed-forward
+    pub recurrent: Option<Recurrence>,
 }
 
 /// How far back a decoder sees.
@@ -174,7 +180,15 @@ impl Stack {
     /// Blocks with H heads that share the width, and a dense feed-forward.
     pub fn new(layers: usize, heads: usize, inner: usize, act: Activation) -> Self {
         let ffn = Ffn::Dense { inner, act };
-        Self { layers, heads, kv_heads: heads, head_width: HeadWidth::Share, ffn, window: Window::None }
+        Self {
+            layers,
+            heads,
+            kv_heads: heads,
+            head_width: HeadWidth::Share,
+            ffn,
+            window: Window::None,
+            recurrent: None,
+        }
     }
 
     /// The heads of a checked spec of this width.

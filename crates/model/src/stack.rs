@@ -1,12 +1,15 @@
-//! A stack: positions and norm at the front, N equal blocks, a final norm when blocks are pre-normed.
+//! A stack: positions and norm at the front, N equal blocks, a final norm when blocks are pre-normed. Or, in place of the blocks,
+//! recurrent layers of one kind of cell.
 
 use crate::block::{Block, Seen};
 use crate::recompute;
-use crate::spec::{self, Input, Place, Position, Spec, Window};
+use crate::recurrent::{attend, attending, hands, memory_of, recur, recurrent};
+use crate::spec::{self, Handover, Input, Place, Position, Spec, Window};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::{Ids, Mask, Sight};
 use qkv_nn::position::{Learned, Relative, Sinusoidal, alibi, alibi_at};
+use qkv_nn::recurrent::{AttendingDecoder, Gru, Lstm, Rnn};
 use qkv_nn::{Build, Cx, Embedding, Linear, Norm};
 
 /// What a stack is for.
@@ -37,6 +40,14 @@ pub struct Stack {
     pub relative: Option<Relative>,
     /// the blocks
     pub layers: Vec<Block>,
+    /// plain recurrent layers in place of blocks
+    pub rnn: Option<Rnn>,
+    /// layers of gated recurrent units in place of blocks
+    pub gru: Option<Gru>,
+    /// layers of long short-term memory in place of blocks
+    pub lstm: Option<Lstm>,
+    /// recurrent layers that look at a memory before each step
+    pub attending: Option<AttendingDecoder>,
     /// final norm
     pub norm: Option<Norm>,
     #[module(skip)]
@@ -49,6 +60,9 @@ pub struct Stack {
     alibi: Option<usize>,
     #[module(skip)]
     dropout: f64,
+    /// whether what comes out are the last states of recurrent layers, and not their outputs
+    #[module(skip)]
+    hands_state: bool,
 }
 
 impl Stack {
@@ -85,7 +99,15 @@ impl Stack {
             project: (e != c).then(|| Linear::new(&build.at("project"), e, c, true, spec.init.linear())),
             each: (0..stack.layers).filter_map(|i| learned(format!("each.{i}"), Place::EachLayer)).collect(),
             relative,
-            layers: (0..stack.layers).map(|i| Block::new(&build.at("layers").at(i), spec, stack, role, i)).collect(),
+            layers: (0..if stack.recurrent.is_none() { stack.layers } else { 0 })
+                .map(|i| Block::new(&build.at("layers").at(i), spec, stack, role, i))
+                .collect(),
+            rnn: recurrent(build, spec, stack, role),
+            gru: recurrent(build, spec, stack, role),
+            // Half open, a forget gate loses what it holds within a few steps.
+            lstm: recurrent(build, spec, stack, role).map(|lstm: Lstm| lstm.with_forget_bias(1.0)),
+            attending: attending(build, spec, stack, role),
+            hands_state: role == Role::Encoder && hands(stack, Handover::State),
             norm: spec.wiring.has_final_norm().then(|| norm("norm", c)),
             waves: match spec.position {
                 Position::Sinusoidal { waves, .. } => Some(Sinusoidal::new(e, waves)),
@@ -104,6 +126,12 @@ impl Stack {
 
     /// What the blocks of a pair's decoder look at of a memory `[B, Tm, C]`, by path within the stack: `[B, Tm, 2G·D]`.
     pub fn project_memory(&self, memory: &Tensor<3>) -> Vec<(String, Tensor<3>)> {
+        if let Some(attending) = &self.attending {
+            return vec![("memory".into(), memory.clone()), ("keys".into(), attending.keys(memory.clone()))];
+        }
+        if self.rnn.is_some() || self.gru.is_some() || self.lstm.is_some() {
+            return vec![("states".into(), memory.clone())];
+        }
         let crosses = self.layers.iter().enumerate().filter_map(|(i, block)| Some((i, block.cross.as_ref()?)));
         crosses.map(|(i, cross)| (format!("{i}.cross"), cross.project(memory.clone()))).collect()
     }
@@ -162,6 +190,9 @@ impl Stack {
         let t = x.dims()[1];
         let mut x = self.front(x, token_types, cx);
         cx.tap("hidden", &x);
+        if let Some(y) = self.recur(&x, mask, seen, cx) {
+            return y;
+        }
         let bias = self.bias(&x, cx);
         // Where windows alternate, some layers see to the beginning.
         let whole = Mask { sight: Sight::Causal, ..mask.clone() };
@@ -181,5 +212,20 @@ impl Stack {
         let x = norm.forward(x);
         cx.tap("normed", &x);
         x
+    }
+
+    /// The recurrent layers over x `[B, T, C]`, where there are such.
+    fn recur(&self, x: &Tensor<3>, mask: &Mask, seen: Option<&Seen>, cx: &mut Cx) -> Option<Tensor<3>> {
+        if let Some(net) = &self.attending {
+            return Some(attend(net, x, seen, cx));
+        }
+        let (y, states, layers) = match (&self.rnn, &self.gru, &self.lstm) {
+            (Some(net), ..) => recur(net, x, mask, seen, cx),
+            (_, Some(net), _) => recur(net, x, mask, seen, cx),
+            (.., Some(net)) => recur(net, x, mask, seen, cx),
+            _ => return None,
+        };
+        cx.within(layers.saturating_sub(1), |cx| cx.tap("hidden", &y));
+        Some(if self.hands_state { memory_of(states, x.dims()[2]) } else { y })
     }
 }

@@ -18,7 +18,7 @@
 use crate::block::Seen;
 use crate::heads::Head;
 use crate::patches::Patches;
-use crate::spec::{Input, Position, Shape, Spec};
+use crate::spec::{Handover, Input, Position, Shape, Spec};
 use crate::stack::{Role, Stack};
 use crate::tokens::{Tokens, check_pixels};
 use crate::{Error, Result};
@@ -187,12 +187,28 @@ impl Transformer {
         layers.map(|(path, kv)| (format!("decoder.{path}"), kv)).collect()
     }
 
+    /// A state that is handed over has a vector for each layer and part, no more and no fewer.
+    fn check_state(&self, memory: &Memory) -> Result<()> {
+        let Some((stack, cells)) = self.spec.recurrence() else { return Ok(()) };
+        let (want, got) = (stack.layers * cells.cell.parts(), memory.states.dims()[1]);
+        if cells.handover == Some(Handover::State) && got != want {
+            let what = format!("it has {got} vectors, but the state of this network has {want}");
+            return Err(Error::new("memory", what, "give what this model's own encoder made"));
+        }
+        Ok(())
+    }
+
     fn write(&self, tokens: &Tokens, memory: Option<&Memory>, cx: &mut Cx) -> Result<Tensor<3>> {
+        if cx.cache.is_some() && self.spec.recurrence().is_some() {
+            let what = "recurrent layers carry a state, and this cache holds keys and values";
+            return Err(Error::new("cache", what, "go on with rows: Cx::ragged"));
+        }
         let decoder = self.decoder.as_ref().ok_or_else(|| missing("decoder", "has an encoder only"))?;
         let name = if memory.is_some() { "target" } else { "tokens" };
         tokens.check(name, &self.spec, cx)?;
         if let Some(memory) = memory {
             check_memory(memory, tokens, self.spec.width)?;
+            self.check_state(memory)?;
         }
         let mask = tokens.mask(name, decoder.sight())?;
         let seen =
@@ -253,7 +269,10 @@ impl CausalLm for Transformer {
 impl Seq2Seq for Transformer {
     fn encode(&self, source: &Tokens, cx: &mut Cx) -> Result<Memory> {
         // The source is read whole, whatever the writer's cache holds.
-        Ok(Memory { states: self.read(source, &mut cx.afresh())?, padding: source.padding.clone() })
+        let states = self.read(source, &mut cx.afresh())?;
+        // A last state has read the padding away.
+        let whole = self.spec.encoder().is_some_and(|stack| crate::recurrent::hands(stack, Handover::State));
+        Ok(Memory { states, padding: source.padding.clone().filter(|_| !whole) })
     }
 
     fn decode(&self, target: &Tokens, memory: &Memory, cx: &mut Cx) -> Result<Tensor<3>> {

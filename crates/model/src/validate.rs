@@ -3,8 +3,10 @@
 
 use crate::spec::*;
 use crate::{Error, Result};
+use qkv_kernels::RecurrentCell;
 use qkv_nn::Scale;
 use qkv_nn::position::Buckets;
+use qkv_nn::recurrent::Ways;
 
 /// The most elements one axis may have, and the most parameters a network may have: what is beyond is a typing error.
 pub(crate) const AXIS: usize = 1 << 28;
@@ -66,6 +68,9 @@ impl Spec {
         ensure(stack.layers <= LAYERS, at("layers"), || {
             (format!("{} is absurdly many", stack.layers), format!("use at most {LAYERS}"))
         })?;
+        if let Some(cells) = stack.recurrent {
+            self.check_recurrence(name, cells)?;
+        }
         size(&at("heads"), stack.heads)?;
         size(&at("kv_heads"), stack.kv_heads)?;
         size(&at("ffn.inner"), stack.ffn.inner())?;
@@ -95,6 +100,40 @@ impl Spec {
         })?;
         ensure(stack.window == Window::None || name == "decoder", at("window"), || {
             ("only a decoder can have a window".into(), "leave it out".into())
+        })
+    }
+
+    fn check_recurrence(&self, name: &str, cells: Recurrence) -> Result<()> {
+        let at = || format!("{name}.recurrent");
+        let both = cells.ways == Ways::Both;
+        let pair = match &self.shape {
+            Shape::Pair { encoder, decoder } => {
+                let like = |s: &Stack| s.recurrent.map(|r| (r.cell, r.handover, s.layers));
+                ensure(like(encoder) == like(decoder), at(), || {
+                    let what = "both sides of a recurrent pair have the same cells, as many layers and one handover";
+                    (what.into(), "make them alike".into())
+                })?;
+                true
+            }
+            _ => false,
+        };
+        ensure(pair == cells.handover.is_some(), at(), || {
+            ("something is handed over in a pair, and only there".into(), "say what, or leave it out".into())
+        })?;
+        ensure(both == (name == "encoder" && cells.handover != Some(Handover::State)), at(), || {
+            (
+                "an encoder reads both ways unless its state is handed over, a decoder forward".into(),
+                "turn it around".into(),
+            )
+        })?;
+        ensure(cells.handover != Some(Handover::Attention) || cells.cell == RecurrentCell::Gru, at(), || {
+            ("only gated units look at a memory".into(), "use the GRU".into())
+        })?;
+        ensure(!both || self.width.is_multiple_of(2), "width", || {
+            (format!("two directions cannot share a width of {}", self.width), "use an even width".into())
+        })?;
+        ensure(self.position == Position::None, "position", || {
+            ("recurrent layers are told the order by reading".into(), "use no positions".into())
         })
     }
 

@@ -311,7 +311,7 @@ impl RowCache {
     }
 
     /// The projected memories of the layer at `path`, `[S, Tm, 2G·D]`.
-    pub(crate) fn memory(&self, path: &str) -> Option<Tensor<3>> {
+    pub fn memory(&self, path: &str) -> Option<Tensor<3>> {
         self.sources.memory.get(path).cloned()
     }
 

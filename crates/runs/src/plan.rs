@@ -69,6 +69,10 @@ impl Plan {
             Some(from) => load(from, recipe, &labels, &device)?,
             None => begin(recipe, &splits, tokenizer.as_ref(), &labels, &device)?,
         };
+        if recipe.train.recompute && pretrained.spec().recurrence().is_some() {
+            let what = "recurrent layers have no blocks that could be run again";
+            return Err(Error::new("train.recompute", what, "leave it out"));
+        }
         if recipe.lora.rank > 0 {
             let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();
             let lora = &recipe.lora;
@@ -403,13 +407,19 @@ mod tests {
 
     /// A recipe of a small network of this family, with one more line about the network.
     fn small(family: &str, goal: &str, more: &str) -> Result<Plan> {
-        let text = format!(
-            "[data]\ncorpus = \"builtin:{}\"\nobjective = \"{goal}\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
-             [tokenizer]\nkind = \"\"\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 32\nlayers = 2\nheads = 4\n{more}\n\
-             [train]\nrows = 4",
-            if goal == "translate" { "en-it" } else { "stories" }
-        );
-        Plan::new(&Recipe::parse("test", &text)?, None)
+        let plan = |heads: usize| {
+            let text = format!(
+                "[data]\ncorpus = \"builtin:{}\"\nobjective = \"{goal}\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
+                 [tokenizer]\nkind = \"\"\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 32\nlayers = 2\nheads = {heads}\n\
+                 {more}\n[train]\nrows = 4",
+                if goal == "translate" { "en-it" } else { "stories" }
+            );
+            Plan::new(&Recipe::parse("test", &text)?, None)
+        };
+        match plan(4) {
+            Err(error) if error.place == "model.heads" => plan(1), // there is no attention
+            plan => plan,
+        }
     }
 
     /// What a family that reads text learns first.
@@ -436,7 +446,10 @@ mod tests {
     fn sizes_are_honoured_or_refused_with_their_key() {
         let inner = |plan: Plan| plan.pretrained.spec().decoder().expect("a decoder").ffn.inner();
         for sheet in families::ALL.iter().filter(|s| s.tokenizer.is_some() && goal_of(s) != "masked") {
-            assert_eq!(inner(small(sheet.name, goal_of(sheet), "inner = 48").expect("a plan")), 48, "{}", sheet.name);
+            match small(sheet.name, goal_of(sheet), "inner = 48") {
+                Ok(plan) => assert_eq!(inner(plan), 48, "{}", sheet.name),
+                Err(error) => assert_eq!(error.place, "model.inner", "{}", sheet.name),
+            }
         }
         let refused = |family: &str, goal: &str, more: &str| small(family, goal, more).err().expect("refused");
         assert_eq!(refused("bert", "masked", "kv_heads = 2").place, "model.kv_heads");

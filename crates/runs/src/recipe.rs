@@ -14,7 +14,11 @@ use std::collections::BTreeMap;
 /// The recipes that qkv brings along, by name.
 pub const ALL: &[(&str, &str)] = &[
     ("translate", include_str!("../../../recipes/translate.toml")),
+    ("translate-seq2seq", include_str!("../../../recipes/translate-seq2seq.toml")),
+    ("translate-bahdanau", include_str!("../../../recipes/translate-bahdanau.toml")),
+    ("reverse", include_str!("../../../recipes/reverse.toml")),
     ("char-gpt", include_str!("../../../recipes/char-gpt.toml")),
+    ("char-lstm", include_str!("../../../recipes/char-lstm.toml")),
     ("gpt", include_str!("../../../recipes/gpt.toml")),
     ("llama", include_str!("../../../recipes/llama.toml")),
     ("bert", include_str!("../../../recipes/bert.toml")),

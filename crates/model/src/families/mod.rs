@@ -11,6 +11,7 @@
 //! assert_eq!((sheet.name, spec.width), ("gpt2", 32));
 //! ```
 
+pub mod bahdanau;
 pub mod bart;
 pub mod bert;
 pub mod config;
@@ -21,11 +22,17 @@ pub mod gemma2;
 pub mod gemma3;
 mod gguf;
 pub mod gpt2;
+pub mod gru;
 pub mod llama;
+pub mod lstm;
 pub mod marian;
 pub mod qwen3;
+mod recurrent;
+mod recurrent_pair;
+pub mod rnn;
 pub mod roberta;
 mod rope;
+pub mod seq2seq;
 mod sizes;
 pub mod t5;
 pub mod vit;
@@ -88,6 +95,11 @@ pub const ALL: &[&Sheet] = &[
     &bart::SHEET,
     &marian::SHEET,
     &vit::SHEET,
+    &rnn::SHEET,
+    &gru::SHEET,
+    &lstm::SHEET,
+    &seq2seq::SHEET,
+    &bahdanau::SHEET,
 ];
 
 /// What a checkpoint is for.

@@ -69,9 +69,21 @@ impl AdditiveAttention {
         real: Option<&[bool]>,
         cx: &mut Cx,
     ) -> Tensor<3> {
-        let weights = softmax(hide(self.scores(queries, keys), real)); // [B, Tq, Tm]
+        let (context, weights) = self.look(queries, keys, memory, real);
         cx.tap("weights", &weights);
-        weights.matmul(memory.clone())
+        context
+    }
+
+    /// The context `[B, Tq, E]`, and how much each query looks at each place `[B, Tq, Tm]`.
+    pub(super) fn look(
+        &self,
+        queries: Tensor<3>,
+        keys: &Tensor<3>,
+        memory: &Tensor<3>,
+        real: Option<&[bool]>,
+    ) -> (Tensor<3>, Tensor<3>) {
+        let weights = softmax(hide(self.scores(queries, keys), real)); // [B, Tq, Tm]
+        (weights.clone().matmul(memory.clone()), weights)
     }
 
     /// `vᵀ·tanh(Wₛs + Wₕh)` of every query with every key, `[B, Tq, Tm]`.

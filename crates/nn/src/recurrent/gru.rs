@@ -19,7 +19,7 @@ use super::{Cell, Recurrent};
 use crate::Linear;
 use burn::module::Module;
 use burn::tensor::Tensor;
-use qkv_kernels::gru_step;
+use qkv_kernels::{RecurrentCell, gru_step};
 
 /// A network of gated recurrent units.
 pub type Gru = Recurrent<GruCell>;
@@ -36,6 +36,7 @@ pub struct GruCell {
 impl Cell for GruCell {
     const GATES: usize = 3;
     const PARTS: usize = 1;
+    const KIND: RecurrentCell = RecurrentCell::Gru;
 
     fn of(input: Linear, state: Linear) -> Self {
         Self { input, state }
@@ -43,6 +44,10 @@ impl Cell for GruCell {
 
     fn input(&self) -> &Linear {
         &self.input
+    }
+
+    fn state(&self) -> &Linear {
+        &self.state
     }
 
     fn step(&self, gx: Tensor<2>, state: Tensor<2>) -> Tensor<2> {

@@ -22,7 +22,7 @@ use super::{Cell, Recurrent};
 use crate::Linear;
 use burn::module::Module;
 use burn::tensor::Tensor;
-use qkv_kernels::lstm_step;
+use qkv_kernels::{RecurrentCell, lstm_step};
 
 /// A network of long short-term memory cells.
 pub type Lstm = Recurrent<LstmCell>;
@@ -39,6 +39,7 @@ pub struct LstmCell {
 impl Cell for LstmCell {
     const GATES: usize = 4;
     const PARTS: usize = 2;
+    const KIND: RecurrentCell = RecurrentCell::Lstm;
 
     fn of(input: Linear, state: Linear) -> Self {
         Self { input, state }
@@ -46,6 +47,10 @@ impl Cell for LstmCell {
 
     fn input(&self) -> &Linear {
         &self.input
+    }
+
+    fn state(&self) -> &Linear {
+        &self.state
     }
 
     fn step(&self, gx: Tensor<2>, state: Tensor<2>) -> Tensor<2> {

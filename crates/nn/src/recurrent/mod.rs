@@ -12,7 +12,8 @@
 //! PyTorch's.
 //!
 //! What the input contributes does not depend on the state, so it is projected for all steps in one product before the
-//! loop; only the state's small product is left inside. Padded steps leave the state as it is and put out 0, so that
+//! loop; only the state's small product is left inside, and the loop is one node of the graph
+//! ([`qkv_kernels::recurrent_layer()`]). Padded steps leave the state as it is and put out 0, so that
 //! padding changes nothing: the reverse run meets it first and still starts from a clean state.
 //!
 //! The lecture's point, asserted at the foot of this file: over 50 steps the gradient of a plain RNN with small weights
@@ -31,18 +32,22 @@
 //! ```
 
 pub mod additive_attention;
+pub mod attending;
 pub mod gru;
 pub mod lstm;
 pub mod rnn;
 
 pub use additive_attention::AdditiveAttention;
+pub use attending::{Attended, AttendingDecoder, Prepared};
 pub use gru::{Gru, GruCell};
 pub use lstm::{Lstm, LstmCell};
 pub use rnn::{Rnn, RnnCell};
 
 use crate::{Build, Cx, Init, Linear};
-use burn::module::{Module, ModuleDisplay};
+use burn::module::{Module, ModuleDisplay, Param};
 use burn::tensor::{Bool, Device, Tensor, TensorData};
+use qkv_kernels::recurrent_layer::{RecurrentCell, Steps, recurrent_layer};
+use std::sync::Arc;
 
 /// One step of a recurrent network: two projections, and what is done with their gates.
 pub trait Cell: Module + ModuleDisplay {
@@ -51,11 +56,17 @@ pub trait Cell: Module + ModuleDisplay {
     /// How many vectors of width H make up the state; the first is the output.
     const PARTS: usize;
 
+    /// Which cell the kernel runs.
+    const KIND: RecurrentCell;
+
     /// The cell of an input projection `[GATES·H, C]` and a state projection `[GATES·H, H]`.
     fn of(input: Linear, state: Linear) -> Self;
 
     /// The projection of the input, PyTorch's `weight_ih` and `bias_ih`.
     fn input(&self) -> &Linear;
+
+    /// The projection of the state, PyTorch's `weight_hh` and `bias_hh`.
+    fn state(&self) -> &Linear;
 
     /// The next state `[B, PARTS·H]` from the projected input `[B, GATES·H]` and the state.
     fn step(&self, gx: Tensor<2>, state: Tensor<2>) -> Tensor<2>;
@@ -167,8 +178,9 @@ impl<C: Cell> Recurrent<C> {
             }
             let mut outputs = vec![];
             for ((cell, reverse), start) in layer.cells().zip(&mut starts) {
-                let states = run(cell, y.clone(), padding.as_ref(), start, reverse);
-                ends.push(states[if reverse { 0 } else { t - 1 }].clone());
+                let states = run(cell, y.clone(), padding.as_ref(), start, reverse); // [T, B, S]
+                let [_, _, s] = states.dims();
+                ends.push(states.clone().narrow(0, if reverse { 0 } else { t - 1 }, 1).reshape([b, s]));
                 outputs.push(cleared(output(cell, states), padding.as_ref()));
             }
             y = Tensor::cat(outputs, 2); // [T, B, H or 2H]
@@ -191,9 +203,27 @@ impl<C: Cell> Recurrent<C> {
     }
 }
 
-/// The state after each step, in the order of time, of one cell over x `[T, B, C]`.
-fn run<C: Cell>(cell: &C, x: Tensor<3>, padding: Option<&Padding>, start: Tensor<2>, reverse: bool) -> Vec<Tensor<2>> {
-    let mut projected: Vec<_> = steps(cell.input().forward(x)).into_iter().enumerate().collect();
+/// The state after each step `[T, B, S]`, in the order of time, of one cell over x `[T, B, C]`: one node of the graph, or,
+/// where an adapter stands in the state's projection, a node for each step.
+fn run<C: Cell>(cell: &C, x: Tensor<3>, padding: Option<&Padding>, start: Tensor<2>, reverse: bool) -> Tensor<3> {
+    let (gx, state) = (cell.input().forward(x), cell.state());
+    if state.lora.is_some() {
+        return Tensor::stack(run_by_steps(cell, gx, padding, start, reverse), 0);
+    }
+    let real = padding.map(|padding| padding.by_time.clone());
+    let (weight, bias) = (state.weight.val(), state.bias.as_ref().map(Param::val));
+    recurrent_layer(C::KIND, gx, weight, bias, start, Steps { real, reverse })
+}
+
+/// The same, step by step.
+fn run_by_steps<C: Cell>(
+    cell: &C,
+    gx: Tensor<3>,
+    padding: Option<&Padding>,
+    start: Tensor<2>,
+    reverse: bool,
+) -> Vec<Tensor<2>> {
+    let mut projected: Vec<_> = steps(gx).into_iter().enumerate().collect();
     if reverse {
         projected.reverse();
     }
@@ -213,9 +243,8 @@ fn run<C: Cell>(cell: &C, x: Tensor<3>, padding: Option<&Padding>, start: Tensor
 }
 
 /// The outputs `[T, B, H]`: the first H features of each state.
-fn output<C: Cell>(cell: &C, states: Vec<Tensor<2>>) -> Tensor<3> {
-    let all = Tensor::stack(states, 0); // [T, B, S]
-    if C::PARTS == 1 { all } else { all.narrow(2, 0, cell.hidden()) }
+fn output<C: Cell>(cell: &C, states: Tensor<3>) -> Tensor<3> {
+    if C::PARTS == 1 { states } else { states.narrow(2, 0, cell.hidden()) }
 }
 
 /// The T tensors `[B, F]` of x `[T, B, F]`.
@@ -237,6 +266,8 @@ fn steps(x: Tensor<3>) -> Vec<Tensor<2>> {
 struct Padding {
     /// `[T, B, 1]`, true at padding
     hidden: Tensor<3, Bool>,
+    /// `[T·B]`, true where real
+    by_time: Arc<[bool]>,
     /// how many rows have a real token at each step
     real: Vec<usize>,
 }
@@ -245,9 +276,10 @@ impl Padding {
     fn new(real: &[bool], b: usize, t: usize, device: &Device) -> Self {
         assert_eq!(real.len(), b * t, "recurrent: the padding mask does not fit [B, T]");
         let by_time = |t_: usize| (0..b).map(move |row| real[row * t + t_]);
-        let hidden: Vec<bool> = (0..t).flat_map(by_time).map(|real| !real).collect();
-        let hidden = Tensor::from_data(TensorData::new(hidden, [t, b, 1]), device);
-        Self { hidden, real: (0..t).map(|t| by_time(t).filter(|real| *real).count()).collect() }
+        let real: Vec<bool> = (0..t).flat_map(by_time).collect();
+        let hidden = TensorData::new(real.iter().map(|real| !real).collect(), [t, b, 1]);
+        let counts = (0..t).map(|t| by_time(t).filter(|real| *real).count()).collect();
+        Self { hidden: Tensor::from_data(hidden, device), by_time: real.into(), real: counts }
     }
 
     /// `step(state)` in the rows where step `t` is real, `state` in the others.

@@ -17,7 +17,7 @@ use super::{Cell, Recurrent};
 use crate::Linear;
 use burn::module::Module;
 use burn::tensor::Tensor;
-use qkv_kernels::{Activation, activate};
+use qkv_kernels::{Activation, RecurrentCell, activate};
 
 /// A network of plain recurrent cells.
 pub type Rnn = Recurrent<RnnCell>;
@@ -34,6 +34,7 @@ pub struct RnnCell {
 impl Cell for RnnCell {
     const GATES: usize = 1;
     const PARTS: usize = 1;
+    const KIND: RecurrentCell = RecurrentCell::Rnn;
 
     fn of(input: Linear, state: Linear) -> Self {
         Self { input, state }
@@ -41,6 +42,10 @@ impl Cell for RnnCell {
 
     fn input(&self) -> &Linear {
         &self.input
+    }
+
+    fn state(&self) -> &Linear {
+        &self.state
     }
 
     fn step(&self, gx: Tensor<2>, state: Tensor<2>) -> Tensor<2> {

@@ -31,7 +31,7 @@ fn recipes() -> String {
             let sign = if metric.reaches(0.0, 1.0) { "≤" } else { "≥" };
             Some(format!("{} {sign} {}", metric.name(), r.eval.goal))
         });
-        format!("  {name:<10} {title:<38} {}", goal.unwrap_or_default())
+        format!("  {name:<18} {title:<38} {}", goal.unwrap_or_default())
     };
     recipe::ALL.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -181,6 +181,9 @@ struct Memory {
     weights_bf16: u64,
     training_adamw: u64,
     cache: Option<Cache>,
+    /// of recurrent layers, however long the text
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<u64>,
 }
 
 /// Keys and values that a decoder keeps, in f32.
@@ -222,7 +225,7 @@ impl Summary {
         };
         // A gradient costs two products for each one of the forward pass: of the input and of the weight.
         let work = |forward: f64| Work { forward, training: 3.0 * forward };
-        let cache = spec.decoder().map(|_| {
+        let cache = spec.decoder().filter(|stack| stack.recurrent.is_none()).map(|_| {
             let per_token = count.cache_bytes;
             let per_source_token = if matches!(spec.shape, Shape::Pair { .. }) { per_token } else { 0 };
             let total = (per_token + per_source_token) * length as u64;
@@ -244,6 +247,7 @@ impl Summary {
                 weights_bf16: count.weight_bytes() / 2,
                 training_adamw: count.training_bytes(),
                 cache,
+                state: spec.recurrence().map(|_| count.state_bytes),
             },
             flops_per_token: Flops {
                 length,
@@ -283,6 +287,10 @@ impl Memory {
             let (each, total, n) = (bytes(cache.per_token), bytes(cache.total), grouped(cache.tokens));
             let of = if cache.per_source_token > 0 { format!("{n} of each") } else { n };
             lines += &format!("  {:<14} {each} a token{source}, {total} for {of}, in f32\n", "cache");
+        }
+        if let Some(state) = self.state {
+            lines +=
+                &format!("  {:<14} {} in f32, however long the text: all that is remembered\n", "state", bytes(state));
         }
         lines
     }

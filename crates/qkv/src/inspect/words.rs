@@ -1,9 +1,12 @@
 //! A spec in words: one line for each choice an architecture makes.
 
 use super::numbers::grouped;
-use qkv_kernels::{Activation, Pairing};
-use qkv_model::spec::{Dropout, Head, InitScheme, Input, Output, Place, Pool, Position, Shape, Spec, Stack, Window};
+use qkv_kernels::{Activation, Pairing, RecurrentCell};
+use qkv_model::spec::{
+    Dropout, Handover, Head, InitScheme, Input, Output, Place, Pool, Position, Recurrence, Shape, Spec, Stack, Window,
+};
 use qkv_nn::position::{Buckets, RopeScaling, Waves};
+use qkv_nn::recurrent::Ways;
 use qkv_nn::{Biased, Ffn, NormKind, Scale, Wiring};
 use serde::Serialize;
 
@@ -16,6 +19,17 @@ pub(super) struct Fact {
 
 /// Every choice of `spec`, from input to start values.
 pub(super) fn facts(spec: &Spec) -> Vec<Fact> {
+    if let Some((stack, cells)) = spec.recurrence() {
+        let all = [
+            ("shape", recurrent_shape(spec, stack)),
+            ("input", input(spec)),
+            ("cells", recurrent_cells(spec, cells)),
+            ("head", head(spec)),
+            ("dropout", dropout(spec.dropout)),
+            ("start", start(spec.init)),
+        ];
+        return all.into_iter().map(|(what, words)| Fact { what, words }).collect();
+    }
     let mut facts = vec![
         ("shape", shape(spec)),
         ("input", input(spec)),
@@ -52,6 +66,33 @@ fn shape(spec: &Spec) -> String {
         Shape::Pair { encoder, decoder } => {
             format!("encoder of {}, decoder of {} that also looks at the encoder", layers(encoder), layers(decoder))
         }
+    }
+}
+
+fn recurrent_shape(spec: &Spec, stack: &Stack) -> String {
+    match spec.shape {
+        Shape::Encoder(_) => format!("{}, read from the first token on and from the last token back", layers(stack)),
+        Shape::Pair { .. } => {
+            let handed = match stack.recurrent.and_then(|cells| cells.handover) {
+                Some(Handover::Attention) => "looks at every output of the encoder before each step".to_string(),
+                _ => {
+                    let parts = stack.recurrent.map_or(1, |cells| cells.cell.parts());
+                    let numbers = grouped(stack.layers * parts * spec.width);
+                    format!("knows {numbers} numbers of the source, the encoder's last state")
+                }
+            };
+            format!("encoder and decoder of {} each; the decoder {handed}", layers(stack))
+        }
+        _ => format!("{}, read from the first token on", layers(stack)),
+    }
+}
+
+fn recurrent_cells(spec: &Spec, cells: Recurrence) -> String {
+    let width = if cells.ways == Ways::Both { spec.width / 2 } else { spec.width };
+    match cells.cell {
+        RecurrentCell::Rnn => format!("RNN: {width} units, tanh of input and state"),
+        RecurrentCell::Gru => format!("GRU: {width} units, two gates and a candidate"),
+        RecurrentCell::Lstm => format!("LSTM: {width} units and as many cells, three gates and a candidate"),
     }
 }
 

@@ -9,6 +9,7 @@ use super::median;
 use crate::cli::fail::Fail;
 use crate::cli::input::not_zero;
 use crate::cli::terminal::say;
+use clap::ValueEnum;
 use qkv_model::{Transformer, count};
 use qkv_nn::device;
 use qkv_runs::memory;
@@ -16,13 +17,12 @@ use qkv_train::guard::Guard;
 use qkv_train::step::{StepParams, learn};
 use qkv_train::{Optimizer, Settings, on_threads};
 use serde::Serialize;
-use shape::Kind;
 use std::time::Instant;
 
 #[derive(Serialize)]
 struct Report {
     system: String,
-    shape: &'static str,
+    shape: String,
     params: u64,
     threads: usize,
     median_step_s: f64,
@@ -34,7 +34,7 @@ struct Report {
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     not_zero(&[("batch", args.batch), ("context", args.context), ("steps", args.steps)])?;
-    args.spec().check()?;
+    args.spec()?.check()?;
     let report = on_threads(args.threads, || match args.plain {
         true => qkv_kernels::plain(|| measure(args)),
         false => measure(args),
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 
 /// Three steps to warm up, then the measured ones.
 fn measure(args: &Args) -> Result<Report, Fail> {
-    let mut model = Transformer::new(&args.spec(), 0, &device::default().autodiff())?;
+    let mut model = Transformer::new(&args.spec()?, 0, &device::default().autodiff())?;
     let (mut optimizer, mut guard) = (Optimizer::new(Settings::default()), Guard::default());
     let batches = [args.data()];
     let (mut times, mut loss) = (vec![], f32::NAN);
@@ -70,11 +70,11 @@ fn measure(args: &Args) -> Result<Report, Fail> {
         times.push(start.elapsed().as_secs_f64());
     }
     let times = times.split_off(3);
-    let tokens = args.batch * args.context * if args.shape == Kind::Pair { 2 } else { 1 };
+    let tokens = args.batch * args.context * if args.shape.is_pair() { 2 } else { 1 };
     let middle = median(times.clone());
     Ok(Report {
         system: format!("qkv {}{}", env!("CARGO_PKG_VERSION"), if args.plain { " plain" } else { "" }),
-        shape: if args.shape == Kind::Gpt { "gpt" } else { "pair" },
+        shape: args.shape.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string()),
         params: count::parameters(&model).iter().map(count::Parameter::elements).sum(),
         threads: rayon::current_num_threads(),
         median_step_s: middle,

@@ -1,11 +1,14 @@
-//! The two networks of the PyTorch benchmark, and random data for them.
+//! The networks of the PyTorch benchmarks, and random data for them.
 //!
 //! `gpt`: pre-norm, GELU-tanh, learned positions, an output matrix of its own. `pair`: post-norm encoder and decoder,
-//! ReLU, sinusoidal positions, one table for everything. Dropout off.
+//! ReLU, sinusoidal positions, one table for everything. `lstm` and `gru`: table, recurrent layers, an output matrix of its
+//! own. `bahdanau`: gated units that look at the source before each step. Dropout off.
 
 use clap::ValueEnum;
+use qkv_base::Result;
 use qkv_data::Batch;
 use qkv_kernels::{Activation, Key};
+use qkv_model::families::{self, Sheet, Sizes};
 use qkv_model::spec::{Dropout, Head, InitScheme, Output, Position, Shape, Stack};
 use qkv_model::{Spec, presets};
 use qkv_nn::position::Waves;
@@ -24,9 +27,9 @@ pub(crate) struct Args {
     /// Width of the residual stream
     #[arg(long, default_value_t = 384)]
     pub(super) width: usize,
-    /// Attention heads
-    #[arg(long, default_value_t = 6)]
-    pub(super) heads: usize,
+    /// Attention heads, where there are any; left out, 6
+    #[arg(long)]
+    pub(super) heads: Option<usize>,
     /// Tokens of each row (on each side of a pair)
     #[arg(long, default_value_t = 256)]
     pub(super) context: usize,
@@ -56,35 +59,63 @@ pub(super) enum Kind {
     Gpt,
     /// encoder and decoder
     Pair,
+    /// long short-term memory
+    Lstm,
+    /// gated recurrent units
+    Gru,
+    /// recurrent encoder and decoder with additive attention
+    Bahdanau,
+}
+
+impl Kind {
+    /// The sheet of a recurrent network.
+    fn sheet(self) -> Option<&'static Sheet> {
+        match self {
+            Self::Gpt | Self::Pair => None,
+            Self::Lstm => Some(&families::lstm::SHEET),
+            Self::Gru => Some(&families::gru::SHEET),
+            Self::Bahdanau => Some(&families::bahdanau::SHEET),
+        }
+    }
+
+    /// Whether there is a source.
+    pub(super) fn is_pair(self) -> bool {
+        matches!(self, Self::Pair | Self::Bahdanau)
+    }
 }
 
 impl Args {
     /// The same wiring as the PyTorch side.
-    pub(super) fn spec(&self) -> Spec {
-        let inner = 4 * self.width;
-        match self.shape {
+    pub(super) fn spec(&self) -> Result<Spec> {
+        if let Some(sheet) = self.shape.sheet() {
+            // The sheet refuses heads, where somebody asks for some.
+            let heads = self.heads.unwrap_or(1);
+            return (sheet.sizes)(&Sizes::of_tokens(self.vocab, self.width, self.layers, heads, self.context));
+        }
+        let (inner, heads) = (4 * self.width, self.heads.unwrap_or(6));
+        Ok(match self.shape {
             Kind::Gpt => Spec {
                 head: Head::Language { output: Output::Own, bias: false },
                 dropout: Dropout::default(),
                 init: InitScheme::Torch,
-                ..presets::gpt2(self.vocab, self.width, self.layers, self.heads, self.context)
+                ..presets::gpt2(self.vocab, self.width, self.layers, heads, self.context)
             },
-            Kind::Pair => {
-                let stack = Stack::new(self.layers, self.heads, inner, Activation::Relu);
+            _ => {
+                let stack = Stack::new(self.layers, heads, inner, Activation::Relu);
                 Spec {
                     shape: Shape::Pair { encoder: stack.clone(), decoder: stack },
                     position: Position::Sinusoidal { max: self.context, waves: Waves::Halves },
                     dropout: Dropout::default(),
-                    ..presets::paper(self.vocab, self.width, self.layers, self.heads, inner)
+                    ..presets::paper(self.vocab, self.width, self.layers, heads, inner)
                 }
             }
-        }
+        })
     }
 
     /// A batch as a loader would make it: random ids, every position a target.
     pub(super) fn data(&self) -> Batch {
         let (rows, length) = (self.batch, self.context);
-        let pair = self.shape == Kind::Pair;
+        let pair = self.shape.is_pair();
         Batch {
             rows,
             length,
