@@ -1,5 +1,5 @@
-//! Answers of a form: `response_format` with a JSON schema, `json_object`, `regex` (and vLLM's `guided_regex`, `guided_json`,
-//! `guided_choice`). The form becomes a pattern, and the pattern the first step of the chain.
+//! Answers of a form: `response_format` with a JSON schema, `json_object`, `regex` (and vLLM's `guided_regex` and
+//! `guided_json`). The form becomes a pattern, and the pattern the first step of the chain.
 
 use crate::error::{ApiError, Result};
 use crate::fields::Fields;
