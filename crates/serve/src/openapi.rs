@@ -20,6 +20,8 @@ const SAMPLING: &[Field] = &[
     ("frequency_penalty", "number", false, || json!(0.0)),
     ("repetition_penalty", "number", false, || json!(1.1)),
     ("logit_bias", "object", false, || json!({"5": -100})),
+    ("response_format", "object", false, || json!({"type": "text"})),
+    ("regex", "string", false, || json!("[0-9]{4}")),
     ("chain", "string", false, || json!("top_k 40, temperature 0.8")),
     ("beam", "integer", false, || json!(4)),
     ("stream", "boolean", false, || json!(false)),

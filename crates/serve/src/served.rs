@@ -35,8 +35,6 @@ pub struct Served {
     pub rows: usize,
     /// tokens that a row may come to hold
     pub row_tokens: usize,
-    /// a token behind which others show their spaces, and its text
-    anchor: Option<(u32, String)>,
 }
 
 impl Served {
@@ -69,11 +67,7 @@ impl Served {
         let chat = model.tokenizer().and_then(|t| Chat::of(t, None));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let weight_bytes = Count::of(model.spec(), 1).map_or(0, |count| count.weight_bytes());
-        let anchor = model.maybe_tokenizer().and_then(|t| {
-            let id = *t.encode("a", false).ok()?.ids.last()?;
-            Some((id, t.decode(&[id], false).ok()?))
-        });
-        Self { name: name.into(), model, engine, chat, created: now, weight_bytes, rows, row_tokens, anchor }
+        Self { name: name.into(), model, engine, chat, created: now, weight_bytes, rows, row_tokens }
     }
 
     /// What it is asked.
@@ -149,16 +143,7 @@ impl Served {
 
     /// A token as it reads within a text.
     pub fn token_text(&self, id: u32) -> String {
-        let Some(tokenizer) = self.model.maybe_tokenizer() else { return id.to_string() };
-        let Some(piece) = tokenizer.piece(id) else { return String::new() };
-        if tokenizer.is_special(id) {
-            return piece;
-        }
-        let within = self.anchor.as_ref().and_then(|(anchor, text)| {
-            let both = tokenizer.decode(&[*anchor, id], false).ok()?;
-            both.strip_prefix(text.as_str()).map(str::to_string)
-        });
-        within.unwrap_or(piece)
+        self.model.token_text(id)
     }
 }
 

@@ -133,7 +133,12 @@ fn fault_41_fields_out_of_range_are_named() {
         ("stream_options", json!(true)),
         ("suffix", json!("end")),
         ("tools", json!([{"type": "function"}])),
-        ("response_format", json!({"type": "json_object"})),
+        ("response_format", json!({"type": "xml"})),
+        ("response_format", json!({"type": "json_schema"})),
+        ("response_format", json!({"type": "json_schema", "json_schema": {"schema": {"not": {}}}})),
+        ("regex", json!("(")),
+        ("regex", json!("(((a{1000}){1000}){1000})")),
+        ("grammar", json!("root ::= \"a\"")),
         ("max_token", json!(5)),
     ] {
         let reply = server.post("/v1/completions", completion(json!({field: value})));

@@ -143,6 +143,35 @@ fn chain_beam_best_of_stop_and_bias() {
     assert!(pair["choices"][0]["score"].is_number());
 }
 
+/// The reference checkpoints say nonsense; held to a form, they say nonsense of that form.
+#[test]
+fn answers_keep_the_form_that_was_asked_for() {
+    let server = Running::all();
+    let schema = json!({"type": "object", "required": ["n", "s"], "properties": {
+        "n": {"type": "integer"}, "s": {"enum": ["fox", "dog"]}}});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}});
+    for seed in 0..6 {
+        let chat = json!({"model": "llama", "messages": [{"role": "user", "content": "hi"}], "seed": seed, "max_tokens": 50,
+            "response_format": format});
+        let value = server.ok("/v1/chat/completions", chat);
+        let text = value["choices"][0]["message"]["content"].as_str().unwrap();
+        let made: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        assert!(made["n"].is_i64() && ["fox", "dog"].contains(&made["s"].as_str().unwrap()), "{text}");
+        assert_eq!(value["choices"][0]["finish_reason"], "stop");
+        let body = json!({"model": "llama", "prompt": "the fox", "seed": seed, "max_tokens": 30, "regex": "[0-9]{3}-(a|e){2}"});
+        let value = server.ok("/v1/completions", body);
+        let text = value["choices"][0]["text"].as_str().unwrap();
+        assert!(
+            text.len() == 6 && text[..3].parse::<u32>().is_ok() && text[4..].chars().all(|c| "ae".contains(c)),
+            "{text}"
+        );
+    }
+    let beam = json!({"model": "llama", "prompt": "the fox", "beam": 3, "max_tokens": 9, "regex": "(yes|no)"});
+    assert!(["yes", "no"].contains(&server.ok("/v1/completions", beam)["choices"][0]["text"].as_str().unwrap()));
+    let body = json!({"model": "llama", "prompt": "the fox", "stream": false, "format": schema, "options": {"num_predict": 50}});
+    assert!(serde_json::from_str::<Value>(server.ok("/api/generate", body)["response"].as_str().unwrap()).is_ok());
+}
+
 /// A network whose every step takes a while, so that tests can come in between; one token breaks it.
 struct Slow(Arc<TextModel>, Duration);
 

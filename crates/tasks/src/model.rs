@@ -6,6 +6,7 @@ use burn::tensor::Device;
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::{Frame, Normalisation};
 use qkv_decode::Defaults;
+use qkv_decode::pattern::TokenBytes;
 use qkv_model::outputs::{Inputs, Output, OutputOptions, forward_outputs};
 use qkv_model::spec::{Head, Input, Shape, Spec};
 use qkv_model::{CausalLm, Pretrained};
@@ -13,7 +14,7 @@ use qkv_nn::device;
 use qkv_text::{GgufVocab, NO_TOKENIZER, Tokenizer};
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A model with its tokenizer and defaults.
 pub struct TextModel {
@@ -26,6 +27,7 @@ pub struct TextModel {
     /// what was not as expected when it was loaded
     pub warnings: Vec<String>,
     tokenizer: Result<Arc<Tokenizer>>,
+    token_bytes: OnceLock<TokenBytes>,
 }
 
 impl TextModel {
@@ -59,7 +61,7 @@ impl TextModel {
             true => Error { hint: "give token ids with --ids 5,6,7, or put a tokenizer beside the model".into(), ..e },
             false => e,
         });
-        Ok(Self { path, network, defaults, warnings, tokenizer })
+        Ok(Self { path, network, defaults, warnings, tokenizer, token_bytes: OnceLock::new() })
     }
 
     /// A network that is under way, which nothing stands beside yet.
@@ -74,7 +76,14 @@ impl TextModel {
         let none = || Error::new(&place, "this network reads no text", "");
         let defaults = Defaults::of(&place, generation, network.config.map())?;
         let tokenizer = tokenizer.map(Arc::new).ok_or_else(none);
-        Ok(Self { path: path.to_path_buf(), network, defaults, warnings: vec![], tokenizer })
+        Ok(Self {
+            path: path.to_path_buf(),
+            network,
+            defaults,
+            warnings: vec![],
+            tokenizer,
+            token_bytes: OnceLock::new(),
+        })
     }
 
     /// An answer that is not a number, with the first place where that arose: a weight that is none, or else the first
@@ -202,6 +211,38 @@ impl TextModel {
     /// A token as a person reads it.
     pub fn piece(&self, id: u32) -> String {
         self.maybe_tokenizer().and_then(|t| t.piece(id)).unwrap_or_else(|| id.to_string())
+    }
+
+    /// A token as it reads within a text, its space before it; a part of a character is U+FFFD, a special token its name.
+    pub fn token_text(&self, id: u32) -> String {
+        let Some(tokenizer) = self.maybe_tokenizer() else { return id.to_string() };
+        let Some(piece) = tokenizer.piece(id) else { return String::new() };
+        if tokenizer.is_special(id) {
+            return piece;
+        }
+        // Some decoders drop the space of a first word, so the token is read behind another.
+        let anchor = tokenizer.encode("a", false).ok().and_then(|e| e.ids.last().copied());
+        let within = anchor.and_then(|anchor| {
+            let before = tokenizer.decode(&[anchor], false).ok()?;
+            let both = tokenizer.decode(&[anchor, id], false).ok()?;
+            both.strip_prefix(before.as_str()).map(str::to_string)
+        });
+        within.unwrap_or(piece)
+    }
+
+    /// The bytes of every token of the network's vocabulary, for patterns; special tokens, parts of characters and ids that
+    /// no tokenizer knows have none. Found once.
+    pub fn token_bytes(&self) -> Result<TokenBytes> {
+        let tokenizer = self.tokenizer()?;
+        let bytes = |id: u32| match tokenizer.is_special(id) || self.defaults.ends.contains(&id) {
+            true => Box::default(),
+            false => match self.token_text(id) {
+                text if text.contains(char::REPLACEMENT_CHARACTER) => Box::default(),
+                text => text.into_bytes().into_boxed_slice(),
+            },
+        };
+        let size = CausalLm::vocabulary(&self.network.model) as u32;
+        Ok(self.token_bytes.get_or_init(|| (0..size).map(bytes).collect()).clone())
     }
 
     /// How every target begins.

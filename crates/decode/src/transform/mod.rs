@@ -12,6 +12,7 @@ use sheet::Stated;
 pub use sheet::{StepParameter, StepSheet};
 pub use value::{Range, Value};
 
+use crate::pattern::Pattern;
 use crate::row::Row;
 
 /// What stands before the token to choose, and what the model and the run say about it.
@@ -101,6 +102,7 @@ macro_rules! steps {
         #[allow(missing_docs)]
         pub enum Step {
             $($($name($name),)+)+
+            Pattern(Pattern),
         }
 
         $($(impl From<$name> for Step {
@@ -117,6 +119,7 @@ macro_rules! steps {
             pub fn sheet(&self) -> &'static StepSheet {
                 match self {
                     $($(Step::$name(_) => const { &<$name as Stated>::SHEET },)+)+
+                    Step::Pattern(_) => &crate::pattern::SHEET,
                 }
             }
 
@@ -124,6 +127,7 @@ macro_rules! steps {
             pub fn values(&self) -> Vec<Value> {
                 match self {
                     $($(Step::$name(step) => step.write(),)+)+
+                    Step::Pattern(_) => vec![],
                 }
             }
 
@@ -141,6 +145,7 @@ macro_rules! steps {
             fn inner(&self) -> &dyn Transform {
                 match self {
                     $($(Step::$name(step) => step,)+)+
+                    Step::Pattern(step) => step,
                 }
             }
         }
@@ -171,6 +176,13 @@ steps! {
     epsilon: Epsilon;
     eta: Eta;
     xtc: Xtc;
+}
+
+// A pattern is no row of the table: it is for one vocabulary, and is not written as a text within a chain.
+impl From<Pattern> for Step {
+    fn from(step: Pattern) -> Self {
+        Step::Pattern(step)
+    }
 }
 
 impl Step {

@@ -4,6 +4,7 @@
 //! nothing, tokens are drawn at temperature 1, as OpenAI's clients expect. The order of the steps is transformers':
 //! rules of the model, logit bias, penalties, temperature, top-k, top-p, min-p. `chain` says all of it in another order.
 
+use super::format::Format;
 use crate::app::App;
 use crate::engine_thread::{Event, Work};
 use crate::error::{ApiError, Result};
@@ -62,7 +63,7 @@ impl Ask {
         let n = fields.count("n", 1..=most)?.unwrap_or(1);
         let best_of = fields.count("best_of", 1..=most)?;
         let beam = beam(fields, served, n)?;
-        let chain = chain(fields, served, beam.is_some())?;
+        let mut chain = chain(fields, served, beam.is_some())?;
         let search = match (beam, best_of) {
             (Some(_), Some(_)) => {
                 return Err(ApiError::field("best_of", "draws, but `beam` compares; give one of them"));
@@ -88,6 +89,9 @@ impl Ask {
         };
         if let Some(more) = fields.value("stop_token_ids") {
             ends.extend(ids("stop_token_ids", &more, STOPS)?);
+        }
+        if let Some((name, format)) = Format::of(fields)? {
+            format.hold(name, &mut chain, served, &ends)?;
         }
         // Without a seed every request draws anew.
         let seed = fields.seed("seed")?;

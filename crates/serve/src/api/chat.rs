@@ -9,7 +9,7 @@ use super::{Answer, reply, with_ignored};
 use crate::app::{App, now};
 use crate::body::Call;
 use crate::error::{ApiError, Result};
-use crate::fields::{Fields, missing};
+use crate::fields::missing;
 use crate::served::Served;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -26,7 +26,6 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
         return Err(ApiError::field("top_logprobs", "wants `logprobs` to be true"));
     }
     ask.logprobs = told.then(|| top.unwrap_or(0));
-    refuse_format(&fields)?;
     let (streams, usage) = streaming(&fields)?;
     let ignored = fields.finish(app.strict)?;
     if streams {
@@ -39,19 +38,6 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
     }
     let (session, said) = session.finish().await?;
     Ok(reply(&shape.whole(&session, &said), &ignored))
-}
-
-/// A format of the answer other than text is not done.
-pub fn refuse_format(fields: &Fields) -> Result<()> {
-    let Some(format) = fields.object("response_format")? else { return Ok(()) };
-    match format.text("type")?.as_deref() {
-        Some("text") | None => Ok(()),
-        Some(other) => {
-            let shown: String = other.chars().take(40).collect();
-            let what = format!("of type `{shown}` is not supported here");
-            Err(ApiError::field("response_format", what).code("unsupported_parameter"))
-        }
-    }
 }
 
 /// The messages of a conversation as one prompt.

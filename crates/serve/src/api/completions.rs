@@ -20,7 +20,6 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
     let mut ask = Ask::of(&fields, served, &app)?;
     ask.logprobs = fields.count("logprobs", 0..=20)?;
     ask.echo = fields.flag("echo")?.unwrap_or(false);
-    super::chat::refuse_format(&fields)?;
     let (streams, usage) = streaming(&fields)?;
     let ignored = fields.finish(app.strict)?;
     if streams {

@@ -4,6 +4,7 @@ pub mod ask;
 pub mod chat;
 pub mod completions;
 pub mod embeddings;
+pub mod format;
 pub mod hugging_face;
 pub mod info;
 pub mod libre_translate;

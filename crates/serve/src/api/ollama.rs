@@ -2,6 +2,7 @@
 //! `/api/show`, `/api/ps`, `/api/version`. Streams are lines of JSON; times are in nanoseconds.
 
 use super::ask::{Ask, Prompt};
+use super::format::Format;
 use super::session::Session;
 use super::stream::{self, Dialect, Part};
 use super::{Answer, embeddings, reply, with_ignored};
@@ -91,14 +92,21 @@ async fn written(
     is_chat: bool,
 ) -> Answer {
     let streams = fields.flag("stream")?.unwrap_or(true);
-    if fields.value("format").is_some_and(|f| f != "") {
-        return Err(ApiError::field("format", "is not supported here").code("unsupported_parameter"));
-    }
+    let format = match fields.value("format") {
+        None => None,
+        Some(Value::String(word)) if word.is_empty() => None,
+        Some(Value::String(word)) if word == "json" => Some(Format::AnyObject),
+        Some(schema @ Value::Object(_)) => Some(Format::Schema(schema)),
+        Some(_) => return Err(ApiError::field("format", "must be `json` or a JSON schema")),
+    };
     if fields.value("think").is_some_and(|t| t == true) {
         return Err(ApiError::field("think", "is not supported here").code("unsupported_parameter"));
     }
     let (options, mut ignored) = options(&fields)?;
-    let ask = Ask { otherwise: 1024, ..Ask::of(&options, served, &app)? };
+    let mut ask = Ask { otherwise: 1024, ..Ask::of(&options, served, &app)? };
+    if let Some(format) = format {
+        format.hold("format", &mut ask.chain, served, &ask.ends)?;
+    }
     options.finish(app.strict)?;
     ignored.extend(fields.finish(app.strict)?);
     let mut shape = Shape { model: served.name.clone(), is_chat, arrived, began: None, reason: "load" };

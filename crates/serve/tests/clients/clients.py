@@ -1,5 +1,6 @@
 """Real clients against `qkv serve`. Usage: clients.py URL KEY"""
 
+import json
 import struct
 import sys
 import zlib
@@ -42,6 +43,11 @@ def with_openai():
     parts = list(client.chat.completions.create(**chat, stream=True))
     said = "".join(p.choices[0].delta.content or "" for p in parts)
     assert said == whole.choices[0].message.content and parts[0].choices[0].delta.role == "assistant"
+
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    format = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    held = client.chat.completions.create(model="llama", messages=messages, max_tokens=40, response_format=format)
+    assert isinstance(json.loads(held.choices[0].message.content)["n"], int)
 
     floats = client.embeddings.create(model="bert-mlm", input=["the fox", "the dog"], encoding_format="float")
     coded = client.embeddings.create(model="bert-mlm", input=["the fox", "the dog"])  # base64 on the wire

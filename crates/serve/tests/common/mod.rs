@@ -33,8 +33,11 @@ pub(crate) fn model_dir(name: &str, shape: Shape) -> PathBuf {
         }
     }
     if name != "vit" {
-        let lines =
-            ["the quick brown fox jumps over the lazy dog.", "Ada Lives In Rome? è 0123456789", "user assistant: <>"];
+        let lines = [
+            "the quick brown fox jumps over the lazy dog.",
+            "Ada Lives In Rome? è 0123456789",
+            "user assistant: <>{}[],\"-",
+        ];
         let spec = TrainSpec { shape, vocab_size: 97, ..TrainSpec::new(Kind::Char) };
         train(lines.map(String::from), &spec, &mut |_| {}).unwrap().tokenizer.save(&dir).unwrap();
         let file = dir.join("tokenizer_config.json");
