@@ -43,7 +43,7 @@ struct Draw {
 impl Draw {
     fn below(&mut self, n: usize) -> usize {
         self.at += 1;
-        self.key.below(self.at, n.max(1)) as usize
+        self.key.below(self.at, n.max(1))
     }
 
     fn one<'a, T>(&mut self, all: &'a [T]) -> &'a T {

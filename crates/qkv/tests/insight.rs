@@ -49,7 +49,7 @@ fn every_topic_in_every_form() {
         assert!(answer(&format!("explain {name}")).contains(&format!("┌─ {name} ─")));
         assert_eq!(json(&format!("explain {name} --json"))["topic"], name);
         assert!(answer(&format!("explain {name} --csv")).lines().count() > 2);
-        let file = folder.path().join("page.html");
+        let file = folder.path().join(format!("{name}.html"));
         answer(&format!("explain {name} --html {}", file.display()));
         let html = std::fs::read_to_string(&file).expect("a page");
         assert!(html.contains("default-src 'none'") && !html.contains("<script"), "{name}");
@@ -251,7 +251,7 @@ fn the_pictures_are_drawn_anew() {
         ("see-align", format!("{pair} --view align")),
         ("see-pca", format!("{GPT2} --view pca")),
     ] {
-        let drawn = folder.path().join("x.svg");
+        let drawn = folder.path().join(format!("{name}.svg"));
         qkv(&format!("see {args} -o {}", drawn.display()).split_whitespace().collect::<Vec<_>>()).assert().success();
         let (got, kept) =
             (std::fs::read_to_string(&drawn).expect("a picture"), root().join(format!("docs/images/{name}.svg")));

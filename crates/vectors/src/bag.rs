@@ -70,7 +70,13 @@ impl Bag {
 
     /// A bag from what was stored of one.
     pub(crate) fn from_parts(weighting: Weighting, words: Vec<String>, idf: Vec<f64>) -> Result<Self> {
-        let wrong = |what: String| Error::new("bag", what, "make the file again with `qkv vectors train`");
+        let wrong = |what: String| {
+            Error::new(
+                "bag",
+                what,
+                "make the file again with `qkv vectors train --kind tfidf --data FILE --out bag.json`",
+            )
+        };
         if words.len() != idf.len() || words.is_empty() {
             return Err(wrong(format!("{} words and {} weights", words.len(), idf.len())));
         }

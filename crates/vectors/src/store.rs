@@ -38,8 +38,13 @@ pub fn load(path: &Path) -> Result<Stored> {
     if bytes.first() != Some(&b'{') {
         return Ok(Stored::Vectors(format::parse(&bytes, &place)?));
     }
-    let file: BagFile = serde_json::from_slice(&bytes)
-        .map_err(|e| Error::new(&place, e.to_string(), "make the file with `qkv vectors train --kind tfidf`"))?;
+    let file: BagFile = serde_json::from_slice(&bytes).map_err(|e| {
+        Error::new(
+            &place,
+            e.to_string(),
+            "make the file with `qkv vectors train --kind tfidf --data FILE --out bag.json`",
+        )
+    })?;
     let bag = Bag::from_parts(file.kind, file.words, file.idf).map_err(|e| Error { place, ..e })?;
     Ok(Stored::Bag(bag))
 }

@@ -110,14 +110,17 @@ fn sentence(draw: &mut Draw, label: usize) -> String {
     let subject = &SUBJECTS[label];
     let (adjective, noun, happening) =
         (draw.pick(&subject.adjectives), draw.pick(&subject.nouns), draw.pick(&subject.happenings));
-    draw.join(adjective, noun);
     let aside = if draw.chance(35) {
         let other = (label + draw.between(1, SUBJECTS.len() - 1)) % SUBJECTS.len();
         format!(" {}", draw.pick(&SUBJECTS[other].aside))
     } else {
         String::new()
     };
-    match draw.below(4) {
+    let form = draw.below(4);
+    if form < 2 {
+        draw.join(adjective, noun); // where both are said: a split follows from the text alone
+    }
+    match form {
         0 => format!("The {adjective} {noun} {happening}{aside}."),
         1 => format!("In {}, the {adjective} {noun} {happening}{aside}.", draw.pick(&TOWNS)),
         2 => format!("{} says that the {noun} {happening}{aside}.", draw.pick(&FIRST).0),

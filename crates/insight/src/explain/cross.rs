@@ -30,7 +30,7 @@ fn renormalised<const N: usize>(table: &[[f64; N]; N]) -> Matrix {
 }
 
 pub(super) fn mask() -> Result<Page> {
-    let names = ["t1", "t2", "t3", "t4", "t5"];
+    let names = ["t₁", "t₂", "t₃", "t₄", "t₅"];
     let scores = masked(&FIVE);
     let weights: Matrix = scores.iter().map(|row| softmax(row)).collect();
     let sums: Vec<f64> = FIVE.iter().map(|row| row.iter().sum()).collect();

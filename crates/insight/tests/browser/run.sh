@@ -15,8 +15,8 @@ cd "$work"
 printf '{"private": true}\n' >package.json
 npm install --silent --no-audit --no-fund playwright-core@1 axe-core@4
 look() {
-    "$program" see "$models/$1" "${@:2}" -o page.html 2>/dev/null
-    "$program" see "$models/$1" "${@:2}" --view maps -o maps.json 2>/dev/null
+    "$program" see "$models/$1" "${@:2}" -o page.html --force 2>/dev/null
+    "$program" see "$models/$1" "${@:2}" --view maps -o maps.json --force 2>/dev/null
     printf '== %s\n' "$1"
     if [ -n "$shots" ]; then mkdir -p "$shots/$1"; fi
     node "$here/check.mjs" page.html maps.json ${shots:+"$shots/$1"}
@@ -26,7 +26,7 @@ look bert-mlm --ids 5,17,23,42,9,61
 look marian --ids 5,17,23,42,9,61 --target-ids 31,8,77,12
 for topic in attention norms positions; do
     printf '== explain %s\n' "$topic"
-    "$program" explain "$topic" --html page.html
+    "$program" explain "$topic" --html page.html --force
     node "$here/check.mjs" page.html -
 done
 printf '== 12 layers, 12 heads, 64 tokens\n'
