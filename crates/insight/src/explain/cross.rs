@@ -30,7 +30,8 @@ fn renormalised<const N: usize>(table: &[[f64; N]; N]) -> Matrix {
 }
 
 pub(super) fn mask() -> Result<Page> {
-    let names = ["t₁", "t₂", "t₃", "t₄", "t₅"];
+    let names: Vec<String> = (1..=5).map(|i| format!("t{i}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let scores = masked(&FIVE);
     let weights: Matrix = scores.iter().map(|row| softmax(row)).collect();
     let sums: Vec<f64> = FIVE.iter().map(|row| row.iter().sum()).collect();
