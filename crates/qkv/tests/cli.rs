@@ -27,6 +27,7 @@ fn refusal(args: &str) -> String {
 fn help_of_every_verb() {
     assert_snapshot!("help", answer("--help"));
     assert_snapshot!("help_inspect", answer("inspect --help"));
+    assert_snapshot!("help_runs", answer("runs --help"));
     assert_snapshot!("help_bench", answer("bench --help"));
     assert_snapshot!("help_bench_train", answer("bench train --help"));
     assert_snapshot!("help_bench_ops", answer("bench ops --help"));

@@ -67,6 +67,7 @@ fn a_run_leaves_everything_behind_and_can_be_judged_again() {
         "recipe.toml",
         "metrics.jsonl",
         "report.html",
+        "scores.json",
         "model/config.json",
         "model/model.safetensors",
         "model/tokenizer.json",
@@ -78,11 +79,39 @@ fn a_run_leaves_everything_behind_and_can_be_judged_again() {
     let lines = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
     assert!(lines.lines().all(|l| serde_json::from_str::<Value>(l).unwrap()["step"].is_u64()));
     assert!(err.contains("step 6/6") && err.contains("validation loss"), "{err}");
+    assert!(err.contains("the best network is chosen by accuracy on the"), "{err}");
+    assert!(lines.lines().any(|l| l.contains("valid_accuracy")), "{lines}");
+    let (code, out, err) = qkv(dir.path(), &["runs", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let runs: Value = serde_json::from_str(out.trim()).unwrap();
+    assert_eq!(
+        (&runs[0]["name"], runs[0]["score"].as_f64(), &runs[0]["step"]),
+        (&"tiny".into(), Some(accuracy), &6.into())
+    );
+    let (code, out, _) = qkv(dir.path(), &["runs"]);
+    assert!(code == 0 && out.contains("tiny  classify") && out.contains(&format!("accuracy {accuracy:.2}")), "{out}");
     // The newest run, and the same unseen examples: the same score.
     let (code, out, err) = qkv(dir.path(), &["evaluate", "--data", "builtin:reviews", "--examples", "10", "--json"]);
     assert_eq!(code, 0, "{err}");
     let again: Value = serde_json::from_str(out.trim()).unwrap();
     assert_eq!(again["scores"]["accuracy"].as_f64(), Some(accuracy));
+}
+
+/// The usual words are settings of the recipe; what `--set` says counts last.
+#[test]
+fn the_usual_words_set_the_recipe() {
+    let dir = place();
+    let usual =
+        ["train", "tiny.toml", "--epochs", "2.5", "--lr", "5e-4", "--batch", "7", "--warmup", "3", "--patience", "4"];
+    let (code, out, err) = qkv(dir.path(), &[&usual[..], &["--set", "train.rows=9", "--print-recipe"]].concat());
+    assert_eq!(code, 0, "{err}");
+    for line in ["epochs = 2.5", "rate = 0.0005", "rows = 9", "tokens = 0", "warmup = 3", "patience = 4"] {
+        assert!(out.lines().any(|l| l.starts_with(line)), "{line}: {out}");
+    }
+    let (code, _, err) = qkv(dir.path(), &["train", "tiny.toml", "--steps", "2", "--quiet", "--json", "--out", "q"]);
+    assert!(code == 0 || code == 1, "{err}");
+    assert!(!err.contains("step 2/2") && !err.contains("memory: "), "{err}");
+    assert_eq!(qkv(dir.path(), &["train", "tiny.toml", "--steps", "2", "--epochs", "1"]).0, 2);
 }
 
 #[test]

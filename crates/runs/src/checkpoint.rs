@@ -37,8 +37,11 @@ pub struct State {
     pub seconds: f64,
     /// bad steps in a row
     pub bad: u32,
-    /// the best validation loss, and its step
+    /// the best validation so far, less is better (the loss, or what the score of the run's metric costs), and its step
     pub best: Option<(f32, u64)>,
+    /// the validation loss of the best: of equal scores the one with the lower loss is the better
+    #[serde(default)]
+    pub best_loss: Option<f32>,
     /// validations since
     pub stale: u64,
     /// a hash of what is learnt from

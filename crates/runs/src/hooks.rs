@@ -8,11 +8,32 @@ use burn::module::Module;
 use qkv_base::{Kind, Result, Task};
 use qkv_data::Subset;
 use qkv_model::{Pretrained, Transformer};
-use qkv_tasks::{Judge, Judged, TextModel, Writing};
+use qkv_tasks::{Judge, Judged, Metric, TextModel, Writing};
 use std::path::Path;
+
+/// How good a network is on the validation side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValidScore {
+    /// by which metric
+    pub metric: Metric,
+    /// the score
+    pub value: f64,
+}
+
+impl ValidScore {
+    /// The same so that less is better, as of a loss.
+    pub fn cost(&self) -> f32 {
+        (if self.metric.is_cost() { self.value } else { -self.value }) as f32
+    }
+}
 
 /// What a run asks of whoever started it.
 pub trait Hooks<N> {
+    /// The score that decides which network is the best; none where the validation loss does.
+    fn score(&self, _network: &N) -> Result<Option<ValidScore>> {
+        Ok(None)
+    }
+
     /// What the network makes of a few examples, for people to look at after each validation.
     fn samples(&self, _network: &N) -> Result<Vec<Judged>> {
         Ok(vec![])
@@ -35,7 +56,26 @@ pub struct PlanHooks<'a> {
     pub run_dir: &'a RunDir,
 }
 
+/// The metric that the best network of a plan is chosen by; none: the validation loss. Metrics of texts that have to be
+/// written first, BLEU for one, would take longer than the steps between two looks; and perplexity is the loss.
+pub fn chosen_by(plan: &Plan) -> Result<Option<Metric>> {
+    let metric = Metric::parse(&plan.recipe.eval.metric)?;
+    let reads = !matches!(plan.recipe.data.objective, Task::Translate | Task::NextToken | Task::Denoise);
+    Ok(Some(metric).filter(|metric| reads && *metric != Metric::Loss))
+}
+
 impl Hooks<Transformer> for PlanHooks<'_> {
+    fn score(&self, network: &Transformer) -> Result<Option<ValidScore>> {
+        let Some(metric) = chosen_by(self.plan)? else { return Ok(None) };
+        let (model, writing) = (text_model(self.plan, network)?, Writing::greedy());
+        let value = match judge(self.plan, &model, &writing).scores(&*self.plan.splits.valid) {
+            // A network whose loss is not a number has no score; the guard speaks about it.
+            Err(error) if error.kind == Kind::Failed => f64::NAN,
+            scores => scores?.get(metric)?,
+        };
+        Ok(Some(ValidScore { metric, value }))
+    }
+
     fn samples(&self, network: &Transformer) -> Result<Vec<Judged>> {
         samples(self.plan, network)
     }

@@ -11,6 +11,7 @@ pub mod corpus;
 pub mod evaluation;
 pub mod export;
 pub mod hooks;
+pub mod list;
 pub mod memory;
 pub mod observe;
 pub mod plan;
@@ -20,7 +21,7 @@ pub mod run_dir;
 pub mod session;
 
 pub use evaluation::Evaluation;
-pub use hooks::{Hooks, PlanHooks};
+pub use hooks::{Hooks, PlanHooks, ValidScore};
 pub use plan::Plan;
 pub use recipe::Recipe;
 pub use run::{Ended, Job, Origin, Run, RunSettings};

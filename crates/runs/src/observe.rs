@@ -1,5 +1,6 @@
 //! Who watches a run: the loop tells what happens, observers write it down or show it. None of them can change it.
 
+use crate::hooks::ValidScore;
 use crate::session::Beginning;
 use qkv_base::{Error, Result};
 use qkv_metric::EventFile;
@@ -50,6 +51,8 @@ pub enum Event<'a> {
         step: u64,
         /// the mean loss
         loss: f64,
+        /// the score that decides which network is the best, where it is not the loss
+        score: Option<ValidScore>,
         /// whether none before was better
         best: bool,
     },
@@ -146,8 +149,12 @@ impl Observer for Journal {
                 }
                 Self::put(&mut self.file, line)
             }
-            Event::Valid { step, loss, best } => {
-                Self::put(&mut self.file, json!({"step": step, "valid_loss": loss, "best": best}))
+            Event::Valid { step, loss, score, best } => {
+                let mut line = json!({"step": step, "valid_loss": loss, "best": best});
+                if let Some(score) = score {
+                    line[format!("valid_{}", score.metric.name())] = score.value.into();
+                }
+                Self::put(&mut self.file, line)
             }
             Event::Skipped { step, why } => Self::put(&mut self.file, json!({"step": step, "skipped": why})),
             Event::Samples { step, judged } => judged.iter().try_for_each(|j| {
@@ -193,8 +200,12 @@ impl Observer for Board {
                 }
                 Ok(())
             }
-            Event::Valid { step, loss, .. } => {
+            Event::Valid { step, loss, score, .. } => {
                 self.file.scalar(*step as i64, now(), "valid/loss", *loss as f32)?;
+                if let Some(score) = score {
+                    let tag = format!("valid/{}", score.metric.name());
+                    self.file.scalar(*step as i64, now(), &tag, score.value as f32)?;
+                }
                 self.file.flush()
             }
             Event::Samples { step, judged } => {
@@ -246,7 +257,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut board = Board::create(dir.path(), 1).unwrap();
         board.see(&told(1)).unwrap();
-        board.see(&Event::Valid { step: 1, loss: 2.0, best: true }).unwrap();
+        board.see(&Event::Valid { step: 1, loss: 2.0, score: None, best: true }).unwrap();
         let path = board.file.path().to_path_buf();
         drop(board);
         assert_eq!(qkv_metric::read_events(&path).unwrap().iter().filter(|e| e.step == 1).count(), 6);

@@ -183,6 +183,8 @@ pub struct Train {
     pub seed: u64,
     /// how many steps
     pub steps: u64,
+    /// times that all examples are read, in the place of steps; 0: count steps
+    pub epochs: f64,
     /// tokens of a micro-batch, padding counted; 0: count rows instead
     pub tokens: usize,
     /// rows of a micro-batch, where tokens is 0
@@ -208,6 +210,7 @@ impl Default for Train {
         Self {
             seed: 1,
             steps: 1000,
+            epochs: 0.0,
             tokens: 0,
             rows: 32,
             accumulate: 1,
@@ -306,9 +309,9 @@ pub struct Eval {
     pub every: u64,
     /// batches of the validation side that are looked at; 0: all
     pub batches: u64,
-    /// evaluations without a better loss after which the run ends; 0: never
+    /// evaluations without a better score (or loss, see metric) after which the run ends; 0: never
     pub patience: u64,
-    /// the metric of the test: `loss`, `bleu`, `chrf`, `accuracy`, `f1`, `exact`, `rouge-l` and others
+    /// what the test is judged by, and the best network chosen by where nothing has to be written for it: `loss`, `bleu`, `chrf`, `accuracy`, `f1`, `exact`, `rouge-l` and others
     pub metric: String,
     /// the score that the run must reach to say PASS; 0: none is asked for
     pub goal: f64,

@@ -5,7 +5,7 @@
 
 use crate::average::{self, Average};
 use crate::checkpoint::{Checkpoints, Loaded, Regular, State};
-use crate::hooks::Hooks;
+use crate::hooks::{Hooks, ValidScore};
 use crate::observe::{Event, Observer, StepReport};
 use crate::recipe::{self, Recipe};
 use qkv_base::{Error, Result};
@@ -116,7 +116,7 @@ impl RunSettings {
 pub enum Ended {
     /// all steps were done
     Done,
-    /// the validation loss had stopped falling
+    /// the validation had stopped getting better
     Patience,
     /// it was asked to stop
     Asked,
@@ -271,22 +271,31 @@ impl<'a, N: Trainable> Run<'a, N> {
         Err(Error::new(format!("step {step}"), format!("three steps in a row without a number: {why}"), hint))
     }
 
-    /// Looks at the validation side. Says whether it has never been better.
+    /// Looks at the validation side. Says whether it has never been better: by the metric that the run is judged by where
+    /// that can be had at every look, else by the loss.
     fn validate(&mut self, observers: &mut [&mut dyn Observer]) -> Result<bool> {
         let network = self.model()?;
-        let loss = self.valid_loss(&network)?;
-        let (step, value) = (self.state.step, loss as f32);
-        let best = self.state.best.is_none_or(|(held, _)| value < held);
+        let (loss, score) = (self.valid_loss(&network)?, self.hooks.score(&network)?);
+        let step = self.state.step;
+        let cost = score.map_or(loss as f32, |score| score.cost());
+        let best = self.is_better(cost, loss as f32);
         if best {
-            self.state.best = Some((value, step));
+            self.state.best = Some((cost, step));
+            self.state.best_loss = Some(loss as f32);
             self.state.stale = 0;
         } else {
             self.state.stale += 1;
         }
-        tell(observers, &Event::Valid { step, loss, best })?;
+        tell(observers, &Event::Valid { step, loss, score, best })?;
         let judged = self.hooks.samples(&network)?;
         tell(observers, &Event::Samples { step, judged: &judged })?;
         Ok(best)
+    }
+
+    /// Whether a network of this cost and this loss is better than the best so far. One that is no number is never.
+    fn is_better(&self, cost: f32, loss: f32) -> bool {
+        let better = |held: f32| cost < held || cost == held && self.state.best_loss.is_some_and(|best| loss < best);
+        !cost.is_nan() && self.state.best.is_none_or(|(held, _)| better(held))
     }
 
     fn valid_loss(&self, network: &N) -> Result<f64> {
@@ -311,14 +320,19 @@ impl<'a, N: Trainable> Run<'a, N> {
         }
         let members = self.checkpoints.regular()?;
         let mean = average::mean(best.clone(), &members)?;
-        let (loss, held) = (self.valid_loss(&mean)?, self.state.best.map_or(f64::INFINITY, |(held, _)| held.into()));
+        let (loss, score) = (self.valid_loss(&mean)?, self.hooks.score(&mean)?);
         let steps: Vec<String> = members.iter().map(|m| m.state.step.to_string()).collect();
-        let note = format!(
-            "the mean of steps {}: validation loss {loss:.4}; the best alone, step {step}: {held:.4}",
-            steps.join(", ")
-        );
-        tell(observers, &Event::Note(note))?;
-        Ok(if loss < held { (mean, self.state.step) } else { (best, step) })
+        let held = self.state.best.map_or(f32::INFINITY, |(held, _)| held);
+        let told = match score {
+            Some(ValidScore { metric, value }) => {
+                let held = if metric.is_cost() { held } else { -held };
+                format!("{} {value:.2}; the best alone, step {step}: {held:.2}", metric.name())
+            }
+            None => format!("validation loss {loss:.4}; the best alone, step {step}: {held:.4}"),
+        };
+        tell(observers, &Event::Note(format!("the mean of steps {}: {told}", steps.join(", "))))?;
+        let better = self.is_better(score.map_or(loss as f32, |score| score.cost()), loss as f32);
+        Ok(if better { (mean, self.state.step) } else { (best, step) })
     }
 
     /// The best network of the run, and the step it is from.

@@ -1,7 +1,7 @@
 //! The directory of a run: found free and writable before the first step, locked while it is in use.
 //!
 //! ```text
-//! recipe.toml  tokenizer/  metrics.jsonl  events.out.tfevents.*  samples.jsonl  report.html
+//! recipe.toml  tokenizer/  metrics.jsonl  events.out.tfevents.*  samples.jsonl  scores.json  report.html
 //! checkpoints/{ckpt-000500, …, latest, best}      model/ (what Hugging Face transformers loads)      lock
 //! ```
 

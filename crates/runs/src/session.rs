@@ -3,7 +3,7 @@
 
 use crate::checkpoint::State;
 use crate::export::{self, Top};
-use crate::hooks::{PlanHooks, judge, text_model};
+use crate::hooks::{PlanHooks, chosen_by, judge, text_model};
 use crate::memory::{self, Need};
 use crate::observe::{Board, Event, Journal, Observer};
 use crate::plan::{Plan, shared_tokenizer};
@@ -15,6 +15,7 @@ use qkv_metric::{human_bytes, human_count, human_duration};
 use qkv_tasks::{Judged, Metric, Scores, Writing};
 use qkv_train::on_threads;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -255,6 +256,10 @@ fn one(dir: &RunDir, file: &RecipeFile, options: RunOptions, observer: &mut (dyn
     if let (Some(tokenizer), None) = (&plan.tokenizer, kept) {
         dir.replace("tokenizer", |dir| tokenizer.save(dir))?;
     }
+    if let Some(metric) = chosen_by(&plan)? {
+        let (name, n) = (metric.name(), plan.splits.valid.len());
+        plan.splits.notes.push(format!("the best network is chosen by {name} on the {n} validation examples"));
+    }
     let need = Need::of(&plan)?;
     observer.see(&Event::Began(&Beginning::of(&plan, dir, need, start.elapsed())))?;
     need.ensure()?;
@@ -327,6 +332,9 @@ fn finish(
     let sides: Vec<(&str, &Scores)> = scores.iter().map(|(name, scores)| (name.as_str(), scores)).collect();
     let test = &scores[0].1;
     export::save_report(dir, top(plan, test, step, &going.state)?, text, &sides, &samples).map_err(failed)?;
+    let told: BTreeMap<&str, &BTreeMap<String, f64>> = sides.iter().map(|(name, s)| (*name, &s.values)).collect();
+    let told = serde_json::to_vec_pretty(&told).map_err(|e| Error::internal("scores.json", e.to_string()))?;
+    dir.write("scores.json", &told).map_err(failed)?;
     let (verdict, seconds) = (verdict(plan, test)?, going.state.seconds);
     let (dir, memory) = (dir.dir().to_path_buf(), (need.total(), memory::peak()));
     let show = 2 * plan.recipe.eval.samples;

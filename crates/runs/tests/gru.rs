@@ -14,7 +14,8 @@ use qkv_nn::recurrent::{Gru, Ways};
 use qkv_nn::{Build, Cx, Embedding, Init, Linear};
 use qkv_runs::checkpoint::Checkpoints;
 use qkv_runs::observe::{Event, Journal, Observer};
-use qkv_runs::{Ended, Job, Origin, Run, RunSettings};
+use qkv_runs::{Ended, Hooks, Job, Origin, Run, RunSettings, ValidScore};
+use qkv_tasks::Metric;
 use qkv_testkit::journal;
 use qkv_train::{Curve, Groups, Optimizer, Rule, Schedule, Trainable, on_threads};
 use std::path::Path;
@@ -230,4 +231,33 @@ fn a_stranger_with_an_idle_part_is_refused() {
     let (mut run, _) = Run::new(job, &(), dir.path(), false).unwrap();
     let error = run.go(&mut [], &AtomicBool::new(false)).unwrap_err();
     assert_eq!(error.what, "no gradient reaches never.weight");
+}
+
+/// Scores that are told one after the other, whatever the network.
+struct Told(std::cell::Cell<usize>, &'static [f64]);
+
+impl Hooks<GruLm> for Told {
+    fn score(&self, _: &GruLm) -> qkv_base::Result<Option<ValidScore>> {
+        let i = self.0.replace(self.0.get() + 1);
+        Ok(Some(ValidScore { metric: Metric::Accuracy, value: self.1[i] }))
+    }
+}
+
+/// The network that is kept is the best by the metric of the run, not by its loss, which goes on falling here; patience
+/// counts in it; and of equal scores the lower loss is the better.
+#[test]
+fn the_best_is_chosen_by_the_score() {
+    let settings = RunSettings { steps: 6, validate_every: 1, patience: 0, average: 0.0, ..TEN };
+    let run = |settings: RunSettings, scores: &'static [f64]| {
+        let dir = tempfile::tempdir().unwrap();
+        let told = Told(Default::default(), scores);
+        let (mut run, _) = Run::new(job(settings), &told, dir.path(), false).unwrap();
+        let ended = run.go(&mut [], &AtomicBool::new(false)).unwrap();
+        (ended, run.state.best.unwrap().1, run.outcome(&mut []).unwrap().1)
+    };
+    assert_eq!(run(settings, &[50.0, 90.0, 70.0, 80.0, 60.0, 89.0]), (Ended::Done, 2, 2));
+    assert_eq!(run(settings, &[50.0, 90.0, 70.0, 80.0, 90.0, 89.0]), (Ended::Done, 5, 5));
+    assert_eq!(run(settings, &[f64::NAN, 10.0, f64::NAN, 5.0, 4.0, 3.0]), (Ended::Done, 2, 2));
+    let impatient = RunSettings { patience: 2, ..settings };
+    assert_eq!(run(impatient, &[50.0, 90.0, 70.0, 80.0, 99.0, 99.0]), (Ended::Patience, 2, 2));
 }

@@ -89,6 +89,11 @@ impl Metric {
         }
     }
 
+    /// Whether less is better.
+    pub fn is_cost(self) -> bool {
+        self.reaches(0.0, 1.0)
+    }
+
     /// The complaint that a task is not judged by this metric, but by those.
     pub fn missing<'a>(self, place: &str, there: impl Iterator<Item = &'a str>) -> Error {
         let hint = format!("it has {}", there.collect::<Vec<_>>().join(", "));

@@ -1,6 +1,7 @@
 //! `qkv finetune`: a checkpoint learns a task: a new head where one is needed, all weights or small adapters.
 
 use super::fail::Fail;
+use super::flags::UsualArgs;
 use super::input::{columns, model_or_newest};
 use super::report::start;
 use clap::builder::PossibleValue;
@@ -25,6 +26,7 @@ fn tasks() -> [PossibleValue; 7] {
 #[command(after_help = "Examples:
   qkv finetune runs/bert --task classify --data reviews.csv
   qkv finetune runs/bert --task classify --data builtin:reviews --lora 8 --targets q,k,v,out
+  qkv finetune MODEL --task classify --data reviews.csv --epochs 3 --lr 2e-5 --batch 16
   qkv finetune MODEL --task tag --data file.conll --freeze tokens,encoder.layers.0
   qkv finetune MODEL --task answer --data squad.json --set optim.layer_rate=0.8
   qkv finetune MODEL --task translate --data pairs.tsv --set data.prefix=\"correct: \"
@@ -77,6 +79,8 @@ pub(crate) struct Args {
     /// Print the scores as one line of JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    usual: UsualArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
@@ -95,7 +99,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if let Some(seed) = args.seed {
         recipe = recipe.set("train.seed", seed)?;
     }
+    recipe = args.usual.set(recipe)?;
     recipe = args.set.iter().try_fold(recipe, |recipe, change| recipe.assign(change))?;
     recipe = args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir));
-    start(&recipe, args.print_recipe, args.json)
+    start(&recipe, args.print_recipe, args.json, args.usual.quiet)
 }

@@ -71,6 +71,58 @@ impl ChainArgs {
     }
 }
 
+/// The settings that are changed most, by the names that people know them by.
+#[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = "Usual settings")]
+pub(crate) struct UsualArgs {
+    /// Read all examples N times (train.epochs)
+    #[arg(long, value_name = "N", conflicts_with = "steps")]
+    epochs: Option<f64>,
+    /// Take N steps (train.steps)
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// The peak of the learning rate (optim.rate)
+    #[arg(long, value_name = "RATE")]
+    lr: Option<f64>,
+    /// Rows of a batch (train.rows)
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Steps in which the rate rises (schedule.warmup)
+    #[arg(long, value_name = "N")]
+    warmup: Option<u64>,
+    /// Looks without a better score after which the run ends (eval.patience)
+    #[arg(long, value_name = "N")]
+    patience: Option<u64>,
+    /// Tell nothing on the way but warnings
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+impl UsualArgs {
+    /// The recipe with these settings.
+    pub(crate) fn set(&self, mut recipe: qkv::Recipe) -> Result<qkv::Recipe, Fail> {
+        if let Some(n) = self.epochs {
+            recipe = recipe.set("train.epochs", n)?;
+        }
+        if let Some(n) = self.steps {
+            recipe = recipe.set("train.steps", n)?.set("train.epochs", 0.0)?;
+        }
+        if let Some(rate) = self.lr {
+            recipe = recipe.set("optim.rate", rate)?;
+        }
+        if let Some(rows) = self.batch {
+            recipe = recipe.set("train.tokens", 0usize)?.set("train.rows", rows)?;
+        }
+        if let Some(n) = self.warmup {
+            recipe = recipe.set("schedule.warmup", n)?;
+        }
+        if let Some(n) = self.patience {
+            recipe = recipe.set("eval.patience", n)?;
+        }
+        Ok(recipe)
+    }
+}
+
 /// The flags of beam search.
 #[derive(clap::Args, Clone, Default)]
 #[command(next_help_heading = "Beam search")]

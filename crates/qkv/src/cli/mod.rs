@@ -21,6 +21,7 @@ mod inspect;
 mod logits;
 mod merge;
 mod report;
+mod runs;
 mod score;
 mod see;
 #[cfg(feature = "serve")]
@@ -91,6 +92,8 @@ enum Verb {
     Train(train::Args),
     /// Teach a checkpoint a task: new head, all weights or LoRA adapters
     Finetune(finetune::Args),
+    /// What was trained here: a table of runs; rename and remove them
+    Runs(runs::Args),
     /// Score a checkpoint on data, with intervals and comparisons
     Evaluate(Box<evaluate::Args>),
     /// The lectures' arithmetic with real numbers: attention, masks, norms, positions and twenty topics more
@@ -127,6 +130,7 @@ impl Cli {
             Verb::Vectors(args) => vectors::run(args),
             Verb::Train(args) => train::run(args),
             Verb::Finetune(args) => finetune::run(args),
+            Verb::Runs(args) => runs::run(args),
             Verb::Evaluate(args) => evaluate::run(args),
             Verb::Explain(args) => explain::run(args),
             Verb::See(args) => see::run(args),

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Runs a new recipe and tells what it came to, or prints it.
-pub(crate) fn start(recipe: &Recipe, print: bool, json: bool) -> Result<(), Fail> {
+pub(crate) fn start(recipe: &Recipe, print: bool, json: bool, quiet: bool) -> Result<(), Fail> {
     if print {
         return say(recipe.text().trim_end());
     }
-    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::default());
+    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::new(quiet));
     told(recipe.run_until(&stop, &mut show)?, show, json)
 }
 

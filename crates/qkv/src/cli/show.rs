@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// Shows a run. A closed stderr is not a reason to stop learning: what cannot be written is not written.
 pub(crate) struct Show {
     live: bool,
+    /// only warnings are told
+    quiet: bool,
     every: u64,
     eta: Eta,
     losses: Vec<(f64, f64)>,
@@ -24,11 +26,16 @@ impl Default for Show {
     fn default() -> Self {
         let live = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
         let (losses, samples) = (vec![], vec![]);
-        Self { live, every: 1, eta: Eta::default(), losses, valid: None, samples, drawn: 0, last: None }
+        Self { live, quiet: false, every: 1, eta: Eta::default(), losses, valid: None, samples, drawn: 0, last: None }
     }
 }
 
 impl Show {
+    /// One that tells all, or warnings only.
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { quiet, ..Self::default() }
+    }
+
     fn status(&self, t: &StepReport) -> Status {
         Status {
             step: t.step,
@@ -101,6 +108,7 @@ fn flat(text: &str) -> String {
 impl Observer for Show {
     fn see(&mut self, event: &Event) -> Result<(), Error> {
         match event {
+            _ if self.quiet && !matches!(event, Event::Skipped { .. }) => {}
             Event::Began(beginning) => {
                 self.every = beginning.log.max(1);
                 beginning.lines().iter().for_each(|line| self.line(line));
@@ -118,9 +126,10 @@ impl Observer for Show {
                     self.line(&line);
                 }
             }
-            Event::Valid { step, loss, best } => {
+            Event::Valid { step, loss, score, best } => {
                 let mark = if *best { ", the best so far" } else { "" };
-                let line = format!("step {step} · validation loss {loss:.4}{mark}");
+                let score = score.map_or(String::new(), |s| format!(", {} {:.2}", s.metric.name(), s.value));
+                let line = format!("step {step} · validation loss {loss:.4}{score}{mark}");
                 if self.live { self.valid = Some(line) } else { self.line(&line) }
             }
             Event::Saved { .. } => {}

@@ -1,6 +1,7 @@
 //! `qkv train`: from a recipe to a network that was judged.
 
 use super::fail::Fail;
+use super::flags::UsualArgs;
 use super::input::columns;
 use super::report::{start, told};
 use super::show::Show;
@@ -18,6 +19,7 @@ const EXAMPLES: &str = "Examples:
   qkv train --set data.corpus=builtin:en-hi      English to Hindi
   qkv train sentiment                            any recipe by its name
   qkv train sentiment --data reviews.csv         the same on a file of yours
+  qkv train sentiment --data reviews.csv --epochs 5 --batch 16 --lr 5e-4
   qkv train gpt --print-recipe > mine.toml       every setting, commented; then: qkv train mine.toml
   qkv train --resume                             go on with the newest run
 A run that misses its goal says FAIL and ends with exit code 1; its model is kept.";
@@ -71,6 +73,8 @@ pub(crate) struct Args {
     /// Print the scores as one line of JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    usual: UsualArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
@@ -84,11 +88,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         if args.print_recipe {
             return say(recipe.text().trim_end());
         }
-        let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::default());
+        let (stop, mut show) =
+            (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::new(args.usual.quiet));
         return told(recipe.resume_in(&dir, args.force, &stop, &mut show)?, show, args.json);
     }
     let recipe = args.changed(Recipe::named(args.recipe.as_deref().unwrap_or("translate"))?)?;
-    start(&args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.print_recipe, args.json)
+    start(&args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.print_recipe, args.json, args.usual.quiet)
 }
 
 impl Args {
@@ -98,7 +103,7 @@ impl Args {
         if let Some(data) = &self.data {
             recipe = recipe.data(data)?;
         }
-        recipe = recipe.columns(&columns(&self.column)?)?;
+        recipe = self.usual.set(recipe.columns(&columns(&self.column)?)?)?;
         if let Some(seed) = self.seed {
             recipe = recipe.set("train.seed", seed)?;
         }

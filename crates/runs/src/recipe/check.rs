@@ -55,6 +55,8 @@ impl Recipe {
         let Self { data, model, train, optim, schedule, checkpoint, eval, lora, .. } = self;
         let some = "use 1 or more";
         ensure(train.steps > 0, "train.steps", "0 steps learn nothing", some)?;
+        let epochs = train.epochs.is_finite() && (0.0..=1e6).contains(&train.epochs);
+        ensure(epochs, "train.epochs", "is not a number of times", "use 3 or so; 0: count train.steps")?;
         ensure(train.accumulate > 0, "train.accumulate", "a step of 0 micro-batches", some)?;
         ensure(
             train.accumulate <= ACCUMULATE,
