@@ -148,6 +148,11 @@ fn every_key(names: &[&str]) {
         let plain = std::cell::OnceCell::new();
         let made =
             |text: &str| Recipe::parse("test", text).and_then(|r| Plan::new(&r, None)).map(|mut p| effects(&mut p));
+        // Networks without attention have no heads.
+        let base = match made(&base) {
+            Err(e) if e.place == "model.heads" => base.replace("heads = 4", "heads = 1"),
+            _ => base,
+        };
         for (key, value) in OTHER {
             // A family has its own tokenizers, corpora and objectives; that others are taken is tried elsewhere.
             if ["data.corpus", "data.objective", "data.mix"].contains(key) {
@@ -160,6 +165,9 @@ fn every_key(names: &[&str]) {
                 text = recipe::set(&text, &format!("{section}.{name}={value}")).expect("set");
             }
             let whole = || made(&text).unwrap_or_else(|e| panic!("{}: {e}", sheet.name));
+            if text != base && made(&text).is_err() {
+                continue; // what would give the key a meaning is refused in this family
+            }
             let before = if text == base { plain.get_or_init(whole).clone() } else { whole() };
             let changed = recipe::set(&text, &format!("{key}={value}")).expect("set");
             if made(&changed).is_ok_and(|after| after == before) {
