@@ -5,7 +5,6 @@
 //! longer, `QKV_FUZZ_SEED=7` with other damages. Seeds are our own fixtures. Damages know a little of what they damage:
 //! bytes are flipped, cut, doubled; numbers become those that programs get wrong; JSON values become others; two seeds
 //! become one. A case that fails is written beside the message, so that it can be read again.
-//! fuzz/ holds the same readers as targets of cargo-fuzz, which watches which branches are taken.
 #![cfg(unix)]
 
 use qkv_base::Key;
