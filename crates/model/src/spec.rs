@@ -194,7 +194,8 @@ impl Stack {
     /// The heads of a checked spec of this width.
     pub fn heads(&self, width: usize) -> Heads {
         let dim = match self.head_width {
-            HeadWidth::Share => width / self.heads,
+            // Families ask before the spec is checked: none of a network without heads, not a division by 0.
+            HeadWidth::Share => width.checked_div(self.heads).unwrap_or(0),
             HeadWidth::Of(dim) => dim,
         };
         Heads { heads: self.heads, kv_heads: self.kv_heads, dim }
