@@ -61,6 +61,16 @@ pub fn refund(bytes: usize) {
     }
 }
 
+/// A place in [`ALL`], free again when its thread ends, by a panic too.
+struct Taken(usize);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        MINE.set(NONE);
+        ALL[self.0].taken.store(false, SeqCst);
+    }
+}
+
 /// What a thread may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -86,15 +96,15 @@ pub fn run<T: Send + 'static>(place: &str, budget: Budget, work: impl FnOnce() -
         return refuse("too many have run out of memory or time; nothing more is run in this process");
     };
     let watched = &ALL[mine];
+    watched.given_up.store(false, SeqCst); // who waited here before may have given up just as its thread ended
     watched.left.store(budget.memory as i64, SeqCst);
     let (send, receive) = mpsc::channel();
     let thread = std::thread::Builder::new().name("bounded".into()).stack_size(budget.stack).spawn(move || {
+        let _place = Taken(mine);
         MINE.set(mine);
         let done = work();
         MINE.set(NONE);
         let _ = send.send(done); // the caller may have given up
-        ALL[mine].given_up.store(false, SeqCst);
-        ALL[mine].taken.store(false, SeqCst);
     });
     if let Err(e) = thread {
         watched.taken.store(false, SeqCst);
@@ -144,8 +154,11 @@ mod tests {
     fn a_thread_that_panics_is_told() {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
-        let broken = run("template", BUDGET, || panic!("no"));
+        // More often than there are places: each gives its own back.
+        let broken: Vec<_> = (0..2 * PLACES).map(|_| run("template", BUDGET, || panic!("no"))).collect();
         std::panic::set_hook(hook);
-        assert_eq!(broken.map(|(): ()| ()).unwrap_err().what, "it broke off");
+        for one in broken {
+            assert_eq!(one.map(|(): ()| ()).unwrap_err().what, "it broke off");
+        }
     }
 }
