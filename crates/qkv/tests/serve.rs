@@ -56,6 +56,9 @@ fn refusals_say_what_and_give_a_hint() {
         (&[TINY, TINY], "the name `gpt2` is empty or taken", "NAME=PATH"),
         (&[TINY, "--rows", "0"], "rows: must not be 0", "use 1 or more"),
         (&[TINY, "--api-key-file", "/dev/null"], "there is no key in it", "one key a line"),
+        (&[TINY, "--adapter", "shy"], "has no name", "NAME=DIR"),
+        (&[TINY, "--adapter", "other+shy=x"], "a model that is not served", "MODEL+NAME=DIR"),
+        (&[TINY, "--adapter", "shy=nowhere"], "nowhere", "hint: "),
         (&["--config", "nowhere.toml"], "nowhere.toml", "check the path"),
     ] {
         let text = refusal(args);
