@@ -3,13 +3,18 @@
 
 use burn::tensor::Device;
 use qkv_decode::{Engine, EngineConfig, Request, StepEvent};
+use qkv_model::spec::Position;
 use qkv_model::{Transformer, presets};
 use std::sync::Arc;
 
 const CHUNK: usize = 32;
 
 fn engine() -> Engine {
-    let model = Transformer::new(&presets::find("tiny-llama").unwrap().spec(), 3, &Device::flex()).unwrap();
+    let mut spec = presets::find("tiny-llama").unwrap().spec();
+    if let Position::Rotary { max, .. } = &mut spec.position {
+        *max = 2048; // room for a long prompt
+    }
+    let model = Transformer::new(&spec, 3, &Device::flex()).unwrap();
     Engine::new(Arc::new(model), EngineConfig { prefill_chunk: CHUNK, ..EngineConfig::default() })
 }
 

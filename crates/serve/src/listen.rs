@@ -42,9 +42,17 @@ impl Socket {
             };
             Error::new(address.to_string(), e.to_string(), hint).of_kind(Kind::Usage)
         };
-        let listener = std::net::TcpListener::bind(address).map_err(fail)?;
-        listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self(listener))
+        let listen = || -> std::io::Result<std::net::TcpListener> {
+            let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+            #[cfg(unix)] // elsewhere it would let another program take the same address
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            // The library's own queue of 128 is full at once where thousands come together, and who finds it full waits a second.
+            socket.listen(4096)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        };
+        Ok(Self(listen().map_err(fail)?))
     }
 }
 

@@ -111,10 +111,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 
 /// The adapters of a model, each around the same network.
 fn adapters(place: &ModelPlace, model: &TextModel) -> Result<Vec<(String, Transformer)>, Fail> {
-    let one = |(name, path): (&String, &PathBuf)| {
-        Ok((name.clone(), qkv_train::adapter::load_low_rank(&model.network, path)?))
-    };
-    place.adapters.iter().map(one).collect()
+    let load = |path: &PathBuf| qkv_train::adapter::load_low_rank(&model.network, path);
+    place.adapters.iter().map(|(name, path)| Ok((name.clone(), load(path)?))).collect()
 }
 
 impl Args {

@@ -12,15 +12,16 @@ function region(name, table) {
   box.append(table);
   return box;
 }
+const visible = name => name.trim() === "" ? "␣" : name;
 function heat(grid) {
   const table = make("table", undefined, "heat"), head = make("thead"), row = make("tr"), body = make("tbody");
   table.append(make("caption", grid.title));
   const corner = make("td", ""); row.append(corner);
-  for (const name of grid.columns) { const th = make("th", name); th.scope = "col"; row.append(th); }
+  for (const name of grid.columns) { const th = make("th", visible(name)); th.scope = "col"; row.append(th); }
   head.append(row); table.append(head, body);
   const high = Math.max(1e-9, ...grid.values.flat());
   grid.values.forEach((values, i) => {
-    const tr = make("tr"), th = make("th", grid.rows[i]); th.scope = "row"; tr.append(th);
+    const tr = make("tr"), th = make("th", visible(grid.rows[i])); th.scope = "row"; tr.append(th);
     values.forEach((v, j) => { const td = make("td"); td.style.backgroundColor = `color-mix(in srgb, var(--mark) ${Math.round(100 * Math.sqrt(Math.max(v, 0) / high))}%, var(--card))`; td.title = `${grid.rows[i]} → ${grid.columns[j]}: ${v.toFixed(3)}`; td.setAttribute("aria-label", v.toFixed(3)); tr.append(td); });
     body.append(tr);
   });
@@ -30,9 +31,9 @@ const cell = v => v === null || v === undefined ? "" : typeof v === "object" ? v
 function asTable(data) {
   const table = make("table"), head = make("tr"), body = make("tbody"), top = make("thead");
   table.append(make("caption", data.title));
-  for (const name of [data.corner, ...data.columns]) { if (name === "") head.append(make("td", "")); else { const th = make("th", name); th.scope = "col"; head.append(th); } }
+  for (const name of [data.corner, ...data.columns]) { if (name === "") head.append(make("td", "")); else { const th = make("th", visible(name)); th.scope = "col"; head.append(th); } }
   top.append(head); table.append(top, body);
-  for (const row of data.rows) { const tr = make("tr"), th = make("th", row.label); th.scope = "row"; tr.append(th, ...row.cells.map(c => make("td", cell(c)))); body.append(tr); }
+  for (const row of data.rows) { const tr = make("tr"), th = make("th", visible(row.label)); th.scope = "row"; tr.append(th, ...row.cells.map(c => make("td", cell(c)))); body.append(tr); }
   return region(data.title, table);
 }
 function chain(trace) {

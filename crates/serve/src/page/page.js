@@ -117,11 +117,11 @@ function marked(text, spans) {
 }
 function alignment(source, translation) {
   const box = make("div", undefined, "wide"), table = make("table"), head = make("tr");
-  head.append(make("td", ""), ...source.map(t => make("th", t)));
+  head.append(make("td", ""), ...source.map(t => make("th", visible(t))));
   table.append(head);
   translation.alignment.soft.forEach((row, i) => {
     const tr = make("tr");
-    tr.append(make("th", translation.tokens[i]));
+    tr.append(make("th", visible(translation.tokens[i])));
     for (const w of row) { const td = make("td", Math.round(100 * w)); td.style.backgroundColor = `color-mix(in srgb, var(--mark) ${Math.round(45 * w)}%, transparent)`; tr.append(td); }
     table.append(tr);
   });

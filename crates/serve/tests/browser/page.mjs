@@ -52,7 +52,7 @@ async function clean(page, name) {
 const done = (page) => page.waitForFunction(() => !document.getElementById("go").disabled && document.getElementById("out").textContent.length > 0);
 async function ask(page, model, way, text, keyboard = false) {
   await page.selectOption("#model", model);
-  if (way) await page.selectOption("#mode", way);
+  if (way && await page.isVisible("#mode")) await page.selectOption("#mode", way);
   if (text !== undefined) await page.fill("#text", text);
   if (keyboard) { await page.focus("#text"); await page.keyboard.press("Control+Enter"); } else await page.click("#go");
   await done(page);
@@ -65,7 +65,7 @@ async function ask(page, model, way, text, keyboard = false) {
   await page.fill("#max_tokens", "24");
   check((await ask(page, "llama", "text", "the quick brown fox")).length > 20, "a continuation comes");
   await page.click("#out .token >> nth=2");
-  check((await page.$$("#top-list dt")).length >= 8, "a token tells what else was probable");
+  check((await page.$$("#top-list dt")).length >= 4, "a token tells what else was probable");
   await page.click("#inside");
   await page.waitForSelector("#seen table");
   check((await page.$$("#seen table.heat td")).length > 100, "where the heads look");
@@ -129,7 +129,7 @@ async function ask(page, model, way, text, keyboard = false) {
   check(missing.length === 0, `every control is reached by Tab; missing: ${missing.join(" ") || "none"}`);
   await page.focus("#out .token");
   await page.keyboard.press("Enter");
-  check((await page.$$("#top-list dt")).length >= 8, "a token is asked by Enter");
+  check((await page.$$("#top-list dt")).length >= 4, "a token is asked by Enter");
   await page.focus("#view");
   await page.keyboard.press("ArrowDown");
   await page.waitForFunction(() => document.getElementById("view").selectedIndex > 0);
