@@ -108,7 +108,6 @@ fn beside(key: &str) -> &'static str {
     match key {
         "optim.momentum" => "[optim]\nname = \"sgd\"",
         "lora.alpha" | "lora.targets" | "lora.dropout" => "[lora]\nrank = 2",
-        "train.rows" => "",
         _ => "",
     }
 }
