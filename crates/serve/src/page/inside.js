@@ -12,7 +12,7 @@ function region(name, table) {
   box.append(table);
   return box;
 }
-const visible = name => name.trim() === "" ? "␣" : name;
+const visible = name => name === "" ? "∅" : name.trim() === "" ? "␣" : name;
 function heat(grid) {
   const table = make("table", undefined, "heat"), head = make("thead"), row = make("tr"), body = make("tbody");
   table.append(make("caption", grid.title));
@@ -102,7 +102,7 @@ for (const id of ["view", "kind", "layer", "head"]) $(id).addEventListener("chan
 const SVG = "http:" + "//www.w3.org/2000/svg";
 const draw = (name, set, text) => { const e = document.createElementNS(SVG, name); for (const [k, v] of Object.entries(set)) e.setAttribute(k, v); if (text !== undefined) e.textContent = text; return e; };
 function plot(curves) {
-  const W = 640, H = 240, left = 48, right = 8, top = 10, bottom = 28;
+  const W = Math.max(280, Math.min(640, $("curve").clientWidth || 640)), H = 240, left = 48, right = 8, top = 10, bottom = 28;
   const named = [["train", curves.loss || []], ["valid", curves.valid_loss || []]].filter(([, c]) => c.length);
   const all = named.flatMap(([, c]) => c);
   if (!all.length) return make("p", "nothing was written down yet", "dim");
