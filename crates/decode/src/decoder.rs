@@ -40,6 +40,11 @@ pub trait Decoder: Send + Sync {
         false
     }
 
+    /// How many adapters there are that a row can be computed with.
+    fn adapters(&self) -> usize {
+        0
+    }
+
     /// Reads sources, and keeps what rows will look at; their numbers, for [`RowCache::admit`].
     fn encode(&self, sources: &[&[u32]], rows: &mut RowCache) -> Result<Vec<usize>> {
         let _ = (sources, rows);
@@ -162,6 +167,29 @@ pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
     tensor.into_data().try_into_vec::<f32>().map_err(wrong)
 }
 
+/// A network with adapters of which each row has its own ([`Transformer::with_adapters`]).
+pub struct Adapted {
+    /// the network
+    pub network: Transformer,
+    /// how many adapters
+    pub adapters: usize,
+}
+
+impl Decoder for Adapted {
+    fn vocabulary(&self) -> usize {
+        Decoder::vocabulary(&self.network)
+    }
+    fn context(&self) -> Option<usize> {
+        Decoder::context(&self.network)
+    }
+    fn adapters(&self) -> usize {
+        self.adapters
+    }
+    fn forward(&self, input: &PassInput, rows: &mut RowCache) -> Result<PassOutput> {
+        Decoder::forward(&self.network, input, rows)
+    }
+}
+
 impl<D: Decoder + ?Sized> Decoder for Arc<D> {
     fn vocabulary(&self) -> usize {
         (**self).vocabulary()
@@ -171,6 +199,9 @@ impl<D: Decoder + ?Sized> Decoder for Arc<D> {
     }
     fn reads_source(&self) -> bool {
         (**self).reads_source()
+    }
+    fn adapters(&self) -> usize {
+        (**self).adapters()
     }
     fn encode(&self, sources: &[&[u32]], rows: &mut RowCache) -> Result<Vec<usize>> {
         (**self).encode(sources, rows)

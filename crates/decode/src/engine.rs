@@ -26,19 +26,22 @@
 //! ```
 
 mod admit;
+mod plan;
 mod request;
+mod text;
 
 pub use request::Request;
 
-use crate::decoder::{Decoder, Observe, PassInput, PassOutput};
+use crate::decoder::{Decoder, PassInput, PassOutput};
 use crate::search::{Chosen, Machine, Next, SearchTrace, Sequence, View};
-use crate::stop::End;
-use crate::text::{Detokenizer, RowText};
+use crate::text::Detokenizer;
+use plan::{Part, Plan};
 use qkv_base::{Error, Result};
 use qkv_nn::RowCache;
 use rayon::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use text::with_text;
 
 /// Below this many logits searches go on one after the other: waking another thread costs more than it saves.
 const SERIAL: usize = 1 << 16;
@@ -113,6 +116,8 @@ pub struct Finished {
     pub sequences: Vec<Sequence>,
     /// what the search did, if it was asked for
     pub trace: Option<SearchTrace>,
+    /// tokens of the prompt that were not computed, because another row began with them
+    pub cached: usize,
 }
 
 /// What an engine has to do.
@@ -166,6 +171,8 @@ struct Live {
     phase: Phase,
     /// the slot of its source
     source: Option<usize>,
+    /// tokens of its prompt whose keys and values were taken from another row
+    cached: usize,
 }
 
 /// What the rows of a request wait for.
@@ -174,15 +181,6 @@ enum Phase {
     Prefill { done: usize, borrow: Option<(RequestId, usize)> },
     /// the next token of each row
     Tokens(Vec<u32>),
-}
-
-/// What one request gets in a pass.
-struct Part {
-    live: usize,
-    /// its answers, as numbers among all
-    answers: std::ops::Range<usize>,
-    /// its tokens
-    tokens: std::ops::Range<usize>,
 }
 
 impl Engine {
@@ -288,66 +286,6 @@ impl Engine {
         Ok(events)
     }
 
-    /// What the next pass is made of.
-    fn plan(&mut self) -> Plan {
-        let mut plan = Plan::default();
-        let mut first = 0;
-        for i in 0..self.live.len() {
-            self.borrow_prefix(i, first);
-            first += self.live[i].rows;
-        }
-        let chunks = self.prefill_chunks();
-        first = 0;
-        for (at, (live, chunk)) in self.live.iter().zip(chunks).enumerate() {
-            let begin = (plan.ids.len(), plan.answers.len());
-            match &live.phase {
-                Phase::Tokens(tokens) => {
-                    for (row, id) in tokens.iter().enumerate() {
-                        plan.answers.push(plan.ids.len());
-                        plan.ids.push(*id);
-                        plan.rows.push((first + row, 1));
-                    }
-                }
-                Phase::Prefill { borrow: Some(_), .. } => {}
-                Phase::Prefill { done, borrow: None } => {
-                    let left = &live.request.prompt[*done..];
-                    if chunk > 0 {
-                        plan.ids.extend_from_slice(&left[..chunk]);
-                        plan.rows.push((first, chunk));
-                    }
-                    if chunk == left.len() {
-                        plan.answers.push(plan.ids.len() - 1);
-                    }
-                }
-            }
-            if plan.ids.len() > begin.0 {
-                plan.observe = plan.observe.or(live.request.search.observe());
-                let (tokens, answers) = (begin.0..plan.ids.len(), begin.1..plan.answers.len());
-                plan.parts.push(Part { live: at, tokens, answers });
-            }
-            first += live.rows;
-        }
-        plan
-    }
-
-    /// How many tokens of its prompt each request reads in the next pass. The chunk is parted evenly, and what short prompts
-    /// leave is for the long ones: nobody who comes with a short prompt waits for a long one to be read.
-    fn prefill_chunks(&self) -> Vec<usize> {
-        let left = |(at, live): (usize, &Live)| match live.phase {
-            Phase::Prefill { done, borrow: None } => Some((live.request.prompt.len() - done, at)),
-            _ => None,
-        };
-        let mut reading: Vec<(usize, usize)> = self.live.iter().enumerate().filter_map(left).collect();
-        reading.sort_unstable();
-        let (mut chunks, mut budget) = (vec![0; self.live.len()], self.config.prefill_chunk.max(1));
-        for (i, (left, at)) in reading.iter().enumerate() {
-            let share = (budget / (reading.len() - i)).max(1).min(budget);
-            chunks[*at] = share.min(*left);
-            budget -= chunks[*at];
-        }
-        chunks
-    }
-
     /// Lets every search that has new logits go on.
     fn advance(&mut self, plan: &Plan, output: &PassOutput) -> Vec<Outcome> {
         let vocabulary = self.model.vocabulary();
@@ -447,16 +385,6 @@ impl Engine {
     }
 }
 
-/// What a pass is made of.
-#[derive(Default)]
-struct Plan {
-    ids: Vec<u32>,
-    rows: Vec<(usize, usize)>,
-    answers: Vec<usize>,
-    observe: Observe,
-    parts: Vec<Part>,
-}
-
 /// What came of a request in a step.
 struct Outcome {
     request: RequestId,
@@ -495,49 +423,10 @@ impl Live {
     }
 
     fn finish(self, detokenizer: Option<&dyn Detokenizer>) -> StepEvent {
-        let (request, all) = (self.id, self.request);
+        let (request, all, cached) = (self.id, self.request, self.cached);
         match self.machine.finish(&all).and_then(|(s, t)| Ok((with_text(s, &all, detokenizer)?, t))) {
-            Ok((sequences, trace)) => StepEvent::Finished(Finished { request, sequences, trace }),
+            Ok((sequences, trace)) => StepEvent::Finished(Finished { request, sequences, trace, cached }),
             Err(error) => StepEvent::Failed { request, error },
         }
     }
-}
-
-/// Sequences with their texts, where the search has not made them on its way.
-fn with_text(
-    sequences: Vec<Sequence>,
-    request: &Request,
-    detokenizer: Option<&dyn Detokenizer>,
-) -> Result<Vec<Sequence>> {
-    let Some(detokenizer) = detokenizer else { return Ok(sequences) };
-    let text = |mut sequence: Sequence| {
-        if let Some(text) = &sequence.text {
-            if sequence.end == End::Text {
-                let kept = kept(&sequence.ids, text.len(), detokenizer)?;
-                sequence.ids.truncate(kept);
-                sequence.logprobs.truncate(kept);
-            }
-            return Ok(sequence);
-        }
-        let mut text = RowText::new(detokenizer, &request.stop);
-        for id in sequence.ids.iter().filter(|id| !request.ends.contains(id)) {
-            text.push(*id)?;
-        }
-        text.finish()?;
-        Ok(Sequence { text: Some(text.text().to_string()), ..sequence })
-    };
-    sequences.into_iter().map(text).collect()
-}
-
-/// How many of the tokens say the first `length` bytes of their text: those of a stop string, which is not said, are left
-/// out. A token that ends the text and begins the stop string stays.
-fn kept(ids: &[u32], length: usize, detokenizer: &dyn Detokenizer) -> Result<usize> {
-    let (mut stream, mut said) = (detokenizer.stream(), 0);
-    for (i, id) in ids.iter().enumerate() {
-        if said >= length {
-            return Ok(i);
-        }
-        said += stream.push(*id)?.len();
-    }
-    Ok(ids.len())
 }

@@ -8,6 +8,7 @@ pub mod chain;
 pub mod decoder;
 mod defaults;
 pub mod engine;
+pub mod grammar;
 pub mod pattern;
 pub mod pick;
 mod preset;
@@ -21,7 +22,7 @@ pub mod trace;
 pub mod transform;
 
 pub use chain::Chain;
-pub use decoder::{Decoder, Observe, PassInput, PassOutput, batch};
+pub use decoder::{Adapted, Decoder, Observe, PassInput, PassOutput, batch};
 pub use defaults::Defaults;
 pub use engine::{Engine, EngineConfig, Finished, NewToken, Request, RequestId, Stats, StepEvent};
 pub use pick::{Pick, PickState, Picked};

@@ -101,6 +101,12 @@ impl Pattern {
     }
 }
 
+/// The pattern of a text that stands for itself.
+pub fn escape(text: &str) -> String {
+    let special = |c: char| r"\.+*?()|[]{}^$#&-~".contains(c);
+    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
 /// What a chain of errors says in the end, where the reason stands.
 fn reason(error: &dyn std::error::Error) -> String {
     let mut last = error;

@@ -6,12 +6,18 @@
 //! | `{"enum": ["a", 5]}` | `"a"\|5` |
 //! | `{"type": "array", "items": S}` | `\[` S, S, … `\]` |
 //! | `{"type": "object", "properties": {"a": S}}` | `\{"a": S … \}` in the order in which they are read; properties that are not required may be left out |
-//! | `anyOf`, `oneOf`, `const`, `$ref` into `$defs` | their alternatives; recursion is refused |
+//! | `anyOf`, `oneOf`, `const`, `$ref` into `$defs` | their alternatives |
+//! | `$ref` to what stands around it | a rule that calls itself: the pattern becomes a grammar ([`crate::grammar`]) |
 //!
 //! A word that would change which texts are right and is not done (`minimum`, `format`, `not`, …) is an error that names it.
 
+use crate::grammar::Grammar;
+use crate::grammar::expr::{CALL, call};
+use crate::pattern::{Pattern, TokenBytes, escape};
+use crate::transform::Step;
 use qkv_base::{Error, Result};
 use serde_json::{Map, Value};
+use std::cell::RefCell;
 
 /// Words that say nothing about which texts are right.
 const SILENT: &[&str] =
@@ -37,19 +43,56 @@ const NUMBER: &str = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-
 /// # Ok::<(), qkv_base::Error>(())
 /// ```
 pub fn pattern(schema: &Value) -> Result<String> {
-    let found = Reader { root: schema }.schema(schema, 0)?;
-    // The first token of many vocabularies brings a space of its own.
-    Ok(format!("{SPACE}{found}"))
+    let mut rules = rules(schema)?;
+    match rules.len() {
+        1 => Ok(rules.remove(0).1),
+        _ => Err(wrong(format!("refers to itself at `#{}`, which a pattern alone cannot say", rules[1].0))),
+    }
 }
 
-/// The pattern of any JSON object, nested up to three deep.
-pub fn any_object() -> String {
-    let leaf = format!(r#"(?:"{CHARACTER}*"|{NUMBER}|true|false|null)"#);
-    let mut value = leaf.clone();
-    for _ in 0..2 {
-        value = format!("(?:{leaf}|{}|{})", object_of(&value), list(&value, 0, None));
+/// The step of a chain that holds answers to a schema: a pattern, or a grammar where the schema refers to itself.
+pub fn step(schema: &Value, tokens: TokenBytes) -> Result<Step> {
+    let rules = rules(schema)?;
+    match &rules[..] {
+        [(_, pattern)] => Ok(Pattern::new(pattern, tokens)?.into()),
+        _ => Ok(Grammar::of_patterns(&rules, tokens)?.into()),
     }
-    format!("{SPACE}{}", object_of(&value))
+}
+
+/// The step of a chain that holds answers to JSON objects, whatever is in them, to any depth.
+pub fn any_object(tokens: TokenBytes) -> Result<Step> {
+    let value = call(1);
+    let any = format!("(?:{}|{}|{})", any_value(), object_of(&value), list(&value, 0, None));
+    let rules = [("".to_string(), format!("{SPACE}{}", object_of(&value))), ("value".to_string(), any)];
+    Ok(Grammar::of_patterns(&rules, tokens)?.into())
+}
+
+/// The step of a chain that holds answers to one of several texts, each with JSON of a schema in its middle.
+pub fn one_of(parts: &[(String, Value, String)], tokens: TokenBytes) -> Result<Step> {
+    let rules = rules_of(parts)?;
+    match &rules[..] {
+        [(_, pattern)] => Ok(Pattern::new(pattern, tokens)?.into()),
+        _ => Ok(Grammar::of_patterns(&rules, tokens)?.into()),
+    }
+}
+
+/// The pattern of the whole, and of every part that refers to itself, each with its place in the schema.
+fn rules(schema: &Value) -> Result<Vec<(String, String)>> {
+    rules_of(&[(String::new(), schema.clone(), String::new())])
+}
+
+fn rules_of(parts: &[(String, Value, String)]) -> Result<Vec<(String, String)>> {
+    let (mut ways, mut rules) = (vec![], vec![]);
+    for (before, schema, after) in parts {
+        let reader = Reader { root: schema, base: rules.len(), refs: RefCell::default() };
+        let found = reader.referred("", schema, 0)?;
+        rules.extend(reader.refs.into_inner().rules);
+        ways.push(format!("{}{found}{}", escape(before), escape(after)));
+    }
+    let found = if ways.len() == 1 { ways.remove(0) } else { either(ways) };
+    // The first token of many vocabularies brings a space of its own.
+    let whole = ("".to_string(), format!("{SPACE}{found}"));
+    Ok(std::iter::once(whole).chain(rules).collect())
 }
 
 fn object_of(value: &str) -> String {
@@ -71,6 +114,17 @@ fn list(item: &str, least: usize, most: Option<usize>) -> String {
 
 struct Reader<'a> {
     root: &'a Value,
+    /// how many rules there are already
+    base: usize,
+    refs: RefCell<Refs>,
+}
+
+#[derive(Default)]
+struct Refs {
+    /// the places that are being read, the innermost last
+    open: Vec<String>,
+    /// the places that refer to themselves, each with its pattern; the first is the rule 1
+    rules: Vec<(String, String)>,
 }
 
 fn wrong(what: impl Into<String>) -> Error {
@@ -82,6 +136,34 @@ fn wrong(what: impl Into<String>) -> Error {
 }
 
 impl Reader<'_> {
+    /// The pattern of what stands at a place; a call, where it is a rule of its own because it refers to itself.
+    fn referred(&self, place: &str, schema: &Value, depth: usize) -> Result<String> {
+        let rule = |refs: &Refs| refs.rules.iter().position(|(p, _)| p == place);
+        {
+            let mut refs = self.refs.borrow_mut();
+            let known = rule(&refs);
+            if let Some(rule) = known {
+                return Ok(call(self.base + rule + 1));
+            }
+            if refs.open.iter().any(|open| open == place) {
+                refs.rules.push((place.to_string(), String::new()));
+                return Ok(call(self.base + refs.rules.len()));
+            }
+            refs.open.push(place.to_string());
+        }
+        let found = self.schema(schema, depth)?;
+        let mut refs = self.refs.borrow_mut();
+        refs.open.pop();
+        let known = rule(&refs);
+        Ok(match known {
+            Some(rule) => {
+                refs.rules[rule].1 = found;
+                call(self.base + rule + 1)
+            }
+            None => found,
+        })
+    }
+
     fn schema(&self, schema: &Value, depth: usize) -> Result<String> {
         if depth > DEPTH {
             return Err(wrong(format!("is nested more than {DEPTH} deep, or within itself")));
@@ -109,7 +191,7 @@ impl Reader<'_> {
                 place.as_str().and_then(|p| p.strip_prefix('#')).ok_or_else(|| wrong("refers to another document"))?;
             let found =
                 self.root.pointer(place).ok_or_else(|| wrong(format!("refers to `{place}`, which is not there")))?;
-            return self.schema(found, depth + 1);
+            return self.referred(place, found, depth + 1);
         }
         if let Some(value) = map.get("const") {
             only(&["const", "type"])?;
@@ -175,7 +257,7 @@ impl Reader<'_> {
                     let (begins, ends) = (own.starts_with('^'), own.ends_with('$') && !own.ends_with("\\$"));
                     let inner = own.strip_prefix('^').unwrap_or(own);
                     let inner = if ends { inner.strip_suffix('$').unwrap_or(inner) } else { inner };
-                    if inner.contains('"') {
+                    if inner.contains('"') || inner.contains(CALL) || inner.to_lowercase().contains("f0000") {
                         return Err(wrong("has a `pattern` with quotation marks"));
                     }
                     let before = if begins { String::new() } else { format!("{CHARACTER}*") };
@@ -252,83 +334,5 @@ fn either(all: impl IntoIterator<Item = String>) -> String {
     format!("(?:{})", all.into_iter().collect::<Vec<_>>().join("|"))
 }
 
-/// A text that stands for itself.
-fn escape(text: &str) -> String {
-    let special = |c: char| r"\.+*?()|[]{}^$#&-~".contains(c);
-    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pattern::Pattern;
-    use crate::row::Row;
-    use crate::transform::{History, Transform};
-    use serde_json::json;
-
-    /// Whether a text, letter by letter, is let through and may end there.
-    fn takes(schema: &Value, text: &str) -> bool {
-        let letters: Vec<char> = (' '..='~').collect();
-        let bytes = |c: &char| -> Box<[u8]> { c.to_string().into_bytes().into_boxed_slice() };
-        let mut tokens: Vec<Box<[u8]>> = vec![Box::default()];
-        tokens.extend(letters.iter().map(bytes));
-        let pattern = Pattern::new(&pattern(schema).unwrap(), tokens.into()).unwrap();
-        let mut said = vec![];
-        for c in text.chars().map(Some).chain([None]) {
-            let id = c.map_or(0, |c| c as u32 - 31);
-            let mut row = Row::of(&vec![0.0; letters.len() + 1]).unwrap();
-            pattern.apply(&mut row, &History { generated: &said, ends: &[0], ..History::default() });
-            if !row.alive().contains(&id) {
-                return false;
-            }
-            said.push(id);
-        }
-        true
-    }
-
-    #[test]
-    fn what_the_schema_holds_for_is_let_through_and_nothing_else() {
-        let person = json!({"type": "object", "required": ["name"], "properties": {
-            "id": {"type": "integer"}, "name": {"type": "string", "maxLength": 3}, "tags": {"type": "array", "items": {"enum": ["a", 5]}, "maxItems": 2}}});
-        for good in [r#"{"name": "Ada"}"#, r#"{"id": -7, "name": "", "tags": ["a", 5]}"#, r#" {"name":"x","tags":[]}"#]
-        {
-            assert!(takes(&person, good), "{good}");
-            assert!(serde_json::from_str::<Value>(good).is_ok());
-        }
-        for bad in [
-            r#"{}"#,
-            r#"{"id": 1}"#,
-            r#"{"name": "long!"}"#,
-            r#"{"name": "a", "id": 1}"#,
-            r#"{"id": 01, "name": "a"}"#,
-            r#"{"name": "a",}"#,
-        ] {
-            assert!(!takes(&person, bad), "{bad}");
-        }
-        let optional = json!({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "boolean"}}});
-        for good in ["{}", r#"{"a": null}"#, r#"{"b": true}"#, r#"{"a": null, "b": false}"#] {
-            assert!(takes(&optional, good), "{good}");
-        }
-        assert!(!takes(&optional, r#"{, "b": true}"#));
-        let either =
-            json!({"anyOf": [{"$ref": "#/$defs/n"}, {"const": "x.y"}], "$defs": {"n": {"type": ["number", "null"]}}});
-        assert!(
-            takes(&either, "-1.5e3")
-                && takes(&either, "null")
-                && takes(&either, r#""x.y""#)
-                && !takes(&either, r#""xzy""#)
-        );
-    }
-
-    #[test]
-    fn what_is_not_done_is_named() {
-        let no = |schema: Value| pattern(&schema).unwrap_err().what;
-        assert!(no(json!({"type": "integer", "minimum": 3})).contains("`minimum`"));
-        assert!(no(json!({"not": {}})).contains("`not`"));
-        assert!(no(json!({"type": "strange"})).contains("`strange`"));
-        assert!(no(json!({"$ref": "#"})).contains("within itself"));
-        assert!(no(json!({"type": "object", "properties": {}, "required": ["a"]})).contains("`a`"));
-        assert!(pattern(&json!({"type": "array", "items": {"type": "string"}, "minItems": 2000})).is_err());
-        assert!(any_object().len() < MOST);
-    }
-}
+mod tests;

@@ -112,6 +112,14 @@ impl PromptScoring {
         Self { ids, top, rows, read: 0, scored: vec![] }
     }
 
+    /// The same, computed with one of the network's adapters.
+    pub fn adapted(mut self, adapter: Option<u32>) -> Self {
+        if let Some(adapter) = adapter {
+            self.rows.adapt(0, adapter);
+        }
+        self
+    }
+
     /// Whether every token has its score.
     pub fn is_done(&self) -> bool {
         self.read + 1 >= self.ids.len()

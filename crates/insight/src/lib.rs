@@ -5,7 +5,7 @@
 //!
 //! It is one room and not three, because both verbs answer with the same tables and pictures, and because a model's
 //! numbers are to stand on a topic's page as the slide's numbers do. Below it are the tasks (a model with its tokenizer);
-//! above it the binary alone.
+//! above it the server and the binary.
 
 pub mod arithmetic;
 pub mod explain;

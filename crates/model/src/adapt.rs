@@ -18,7 +18,8 @@ use crate::block::Block;
 use crate::{Error, Result};
 use crate::{Transformer, stack::Stack};
 use burn::module::Module;
-use qkv_nn::{Attention, Build, FeedForward, Linear, Lora, LoraSize};
+use qkv_nn::{Attention, Build, FeedForward, Linear, Lora, LoraBank, LoraSize};
+use std::collections::BTreeMap;
 
 impl Transformer {
     /// The network with a new adapter `(α/r)·B·A` of this size around every linear layer whose path ends in one of
@@ -47,6 +48,35 @@ impl Transformer {
             *layer = layer.clone().merge().0;
         }
         self
+    }
+
+    /// The network with the adapters of others around its layers, of which each row of a batch has its own or none: the adapter
+    /// `i` is that of `adapted[i]`, which is this network with adapters of its own.
+    pub fn with_adapters(mut self, adapted: Vec<Self>) -> Result<Self> {
+        if self.encoder.is_some() || self.decoder.is_none() {
+            let what = "adapters of single rows are for networks that read no source";
+            return Err(Error::new("adapters", what, "merge the adapter: qkv merge MODEL ADAPTER OUT"));
+        }
+        let mut banks: BTreeMap<String, Vec<(u32, Lora)>> = BTreeMap::new();
+        for (number, mut one) in adapted.into_iter().enumerate() {
+            let with = one.linears().into_iter().filter_map(|(path, layer)| Some((path, layer.lora.take()?)));
+            for (path, lora) in with {
+                if path.starts_with("head.") {
+                    let what = format!("`{path}` has an adapter, but the head answers for the last tokens alone");
+                    return Err(Error::new("adapters", what, "merge the adapter: qkv merge MODEL ADAPTER OUT"));
+                }
+                banks.entry(path).or_default().push((number as u32, lora));
+            }
+        }
+        for (path, layer) in self.linears() {
+            layer.bank = banks.remove(&path).and_then(LoraBank::new);
+        }
+        match banks.keys().next() {
+            Some(path) => {
+                Err(Error::new("adapters", format!("there is no layer `{path}`"), "is it another network's?"))
+            }
+            None => Ok(self),
+        }
     }
 
     /// Every linear layer with its path, in order.

@@ -159,7 +159,7 @@ impl Stack {
             x = norm.forward(x);
         }
         let x = cx.dropout("input", x, self.dropout);
-        self.project.as_ref().map_or(x.clone(), |project| project.activated(x, None, cx.noise("project")))
+        self.project.as_ref().map_or(x.clone(), |project| project.activated(x, None, cx.adapting("project")))
     }
 
     /// The bias of the scores `[1, H, Tq, Tk]`, one for all layers.

@@ -20,7 +20,7 @@
 //! ```
 
 use crate::position::Rotary;
-use crate::{Build, Cx, Init, Linear, Norm, NormKind, linear::packed};
+use crate::{Adapting, Build, Cx, Init, Linear, Norm, NormKind, linear::packed};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::{Attend, Mask, Qkv, attention, attention_with_weights};
@@ -140,7 +140,7 @@ impl Attention {
     /// Self-attention: x `[B, T, C]` → `[B, T, C]`. With a cache, x holds the tokens after those in it.
     pub fn attend(&self, x: Tensor<3>, mask: &Mask, bias: Option<Tensor<4>>, cx: &mut Cx) -> Tensor<3> {
         let Heads { heads: h, kv_heads: g, dim } = self.heads;
-        let qkv = packed(x, &[&self.q, &self.k, &self.v], None, cx.noise("qkv")); // [B, T, (H + 2G)·D]
+        let qkv = packed(x, &[&self.q, &self.k, &self.v], None, cx.adapting("qkv")); // [B, T, (H + 2G)·D]
         let mut qkv = self.normed(qkv);
         if let Some(rotary) = &self.rotary {
             qkv = rotary.turn(qkv, &cx.positions, h + 2 * g, h + g);
@@ -181,7 +181,7 @@ impl Attention {
     /// of it. To attention they are n·T queries of that source; tapped weights have that shape.
     pub fn cross(&self, x: Tensor<3>, memory: &Tensor<3>, mask: &Mask, cx: &mut Cx) -> Tensor<3> {
         let [rows, t, c] = x.dims();
-        let q = self.q.activated(x, None, cx.noise("q"));
+        let q = self.q.activated(x, None, cx.adapting("q"));
         let noise = cx.noise("kv");
         let project = || packed(memory.clone(), &[&self.k, &self.v], None, noise);
         let path = cx.path().to_string();
@@ -196,7 +196,7 @@ impl Attention {
 
     /// The keys and values of a memory `[B, Tm, C]`, packed `[B, Tm, 2G·D]`: what rows that read it look at.
     pub fn project(&self, memory: Tensor<3>) -> Tensor<3> {
-        packed(memory, &[&self.k, &self.v], None, None)
+        packed(memory, &[&self.k, &self.v], None, Adapting::default())
     }
 
     /// Cross-attention of rows that join and leave: x `[1, N, C]`, each token to the source that its row reads.
@@ -206,7 +206,7 @@ impl Attention {
     pub fn cross_rows(&self, x: Tensor<3>, cx: &mut Cx) -> Tensor<3> {
         let Heads { heads: h, kv_heads: g, dim } = self.heads;
         let [b, n, _] = x.dims();
-        let q = self.q.activated(x, None, None).reshape([b, n, h, dim]).swap_dims(1, 2); // [1, H, N, D]
+        let q = self.q.activated(x, None, Adapting::default()).reshape([b, n, h, dim]).swap_dims(1, 2); // [1, H, N, D]
         let rows = cx.rows.as_ref().expect("a pass over rows");
         let kv = rows.memory(cx.path()).expect("the memory of a source");
         let [s, tm, _] = kv.dims();
@@ -276,7 +276,7 @@ impl Attention {
         } else {
             attention(qkv, bias, &how)
         };
-        self.out.activated(mixed, None, cx.noise("mixed"))
+        self.out.activated(mixed, None, cx.adapting("mixed"))
     }
 }
 

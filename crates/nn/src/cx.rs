@@ -10,7 +10,7 @@
 //! assert_eq!(cx.path(), "");
 //! ```
 
-use crate::{Cache, RowCache};
+use crate::{Adapting, Cache, RowCache};
 use burn::tensor::Tensor;
 use qkv_kernels::{Key, Positions};
 use std::collections::BTreeMap;
@@ -170,6 +170,11 @@ impl<'a> Cx<'a> {
             Mode::Train(key) => Some(key.named(&join(&self.path, name))),
             Mode::Eval => None,
         }
+    }
+
+    /// What adapters at `name` of this place need: the random stream, and the adapter of each token.
+    pub fn adapting(&self, name: &str) -> Adapting {
+        Adapting { noise: self.noise(name), rows: self.rows.as_ref().and_then(|rows| rows.adapters()) }
     }
 
     /// Drops elements of `x` with probability `p` when training; `name` tells this place from others in the block.

@@ -76,10 +76,10 @@ impl FeedForward {
     /// x `[B, T, C]` → `[B, T, C]`
     pub fn forward(&self, x: Tensor<3>, cx: &mut Cx) -> Tensor<3> {
         let h = match &self.gate {
-            None => self.up.activated(x, Some(self.act), cx.noise("up")),
-            Some(gate) => gated(packed(x, &[gate, &self.up], None, cx.noise("up")), self.act),
+            None => self.up.activated(x, Some(self.act), cx.adapting("up")),
+            Some(gate) => gated(packed(x, &[gate, &self.up], None, cx.adapting("up")), self.act),
         }; // [B, T, F]
         let h = cx.dropout("inner", h, self.dropout);
-        self.down.activated(h, None, cx.noise("down"))
+        self.down.activated(h, None, cx.adapting("down"))
     }
 }

@@ -1,7 +1,8 @@
 //! Linear layer: `y = x·Wᵀ + b`, W `[out, in]`, b `[out]`; x `[…, in]` → y `[…, out]`.
 //!
 //! Several layers that read the same input can be run [`packed`]: queries, keys and values come out side by side as one
-//! tensor. A LoRA adapter ([`crate::Lora`]) sits inside the layer it adapts.
+//! tensor. A LoRA adapter ([`crate::Lora`]) sits inside the layer it adapts, and so do several of which each row of a batch has its
+//! own ([`crate::LoraBank`]).
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};
@@ -12,10 +13,10 @@
 //! assert_eq!(y.into_data().try_to_vec::<f32>().unwrap(), [7.0]);
 //! ```
 
-use crate::{Build, Init, Lora};
+use crate::{Adapting, Build, Init, Lora, LoraBank};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use qkv_kernels::{Activation, Key, Projection, linear};
+use qkv_kernels::{Activation, Projection, linear};
 
 /// `y = x·Wᵀ + b`, with an optional low-rank adapter.
 #[derive(Module, Debug)]
@@ -26,6 +27,8 @@ pub struct Linear {
     pub bias: Option<Param<Tensor<1>>>,
     /// the adapter, while fine-tuning with one
     pub lora: Option<Lora>,
+    /// adapters of which each row of a batch has its own, while serving with some
+    pub bank: Option<LoraBank>,
 }
 
 impl Linear {
@@ -35,6 +38,7 @@ impl Linear {
             weight: build.param("weight", [output, input], init),
             bias: bias.then(|| build.param("bias", [output], Init::Zeros)),
             lora: None,
+            bank: None,
         }
     }
 
@@ -45,12 +49,17 @@ impl Linear {
 
     /// `x·Wᵀ + b`, nothing random.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        self.activated(x, None, None)
+        self.activated(x, None, Adapting::default())
     }
 
-    /// `act(x·Wᵀ + b)`; `noise` is what the adapter's dropout draws from.
-    pub fn activated<const D: usize>(&self, x: Tensor<D>, act: Option<Activation>, noise: Option<Key>) -> Tensor<D> {
-        packed(x, &[self], act, noise)
+    /// `act(x·Wᵀ + b)`; `adapting` is what adapters need: what dropout draws from, and whose rows they are.
+    pub fn activated<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        act: Option<Activation>,
+        adapting: impl Into<Adapting>,
+    ) -> Tensor<D> {
+        packed(x, &[self], act, adapting)
     }
 
     fn projection(&self) -> Projection {
@@ -59,14 +68,18 @@ impl Linear {
 }
 
 /// `act([x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …])`: one to three layers side by side. Their adapters, where there are any, drop by
-/// `noise`, each by a stream of its own.
+/// the noise of `adapting`, each by a stream of its own.
 pub fn packed<const D: usize>(
     x: Tensor<D>,
     layers: &[&Linear],
     act: Option<Activation>,
-    noise: Option<Key>,
+    adapting: impl Into<Adapting>,
 ) -> Tensor<D> {
+    let Adapting { noise, rows } = adapting.into();
     let parts: Vec<Projection> = layers.iter().map(|layer| layer.projection()).collect();
+    if layers.iter().any(|layer| layer.bank.is_some()) {
+        return banked(x, layers, &parts, act, rows.as_deref().unwrap_or_default());
+    }
     if layers.iter().all(|layer| layer.lora.is_none()) {
         return linear(x, &parts, act);
     }
@@ -79,6 +92,33 @@ pub fn packed<const D: usize>(
         }
     });
     let y = Tensor::cat(each.collect(), D - 1);
+    match act {
+        Some(act) => qkv_kernels::activate(y, act),
+        None => y,
+    }
+}
+
+/// Layers of which some have adapters for some rows. The base product is one for all rows and layers, and the activation always
+/// comes behind it, so that a row without an adapter is the same whoever stands beside it.
+fn banked<const D: usize>(
+    x: Tensor<D>,
+    layers: &[&Linear],
+    parts: &[Projection],
+    act: Option<Activation>,
+    rows: &[u32],
+) -> Tensor<D> {
+    let mut y = linear(x.clone(), parts, None);
+    if rows.iter().any(|row| *row != Adapting::NONE) {
+        let mut dims = x.dims();
+        let each = layers.iter().map(|layer| match &layer.bank {
+            Some(bank) => bank.delta(x.clone(), rows),
+            None => {
+                dims[D - 1] = layer.dims()[0];
+                Tensor::zeros(dims, &x.device())
+            }
+        });
+        y = y + Tensor::cat(each.collect(), D - 1);
+    }
     match act {
         Some(act) => qkv_kernels::activate(y, act),
         None => y,

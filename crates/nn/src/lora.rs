@@ -65,7 +65,8 @@ impl Lora {
         self.a.lazy_shape().dims::<2>()[0]
     }
 
-    fn scale(&self) -> f64 {
+    /// α/r
+    pub(crate) fn scale(&self) -> f64 {
         self.alpha / self.rank().max(1) as f64
     }
 

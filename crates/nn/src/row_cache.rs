@@ -16,6 +16,7 @@
 //! assert_eq!((cache.rows(), cache.len(0), cache.len(2)), (3, 1, 3));
 //! ```
 
+use crate::Adapting;
 use burn::tensor::{Tensor, TensorData};
 use qkv_kernels::Segment;
 use rayon::prelude::*;
@@ -46,6 +47,7 @@ struct Held {
     slot: usize,
     len: usize,
     source: Option<usize>,
+    adapter: u32,
 }
 
 /// The projected memories of sources.
@@ -63,11 +65,13 @@ struct Pass {
     tokens: Vec<(usize, usize)>,
     own: Arc<[Segment]>,
     cross: Arc<[Segment]>,
+    /// the adapter of each token, where a row has one
+    adapters: Option<Arc<[u32]>>,
 }
 
 impl Default for Pass {
     fn default() -> Self {
-        Self { tokens: vec![], own: Arc::new([]), cross: Arc::new([]) }
+        Self { tokens: vec![], own: Arc::new([]), cross: Arc::new([]), adapters: None }
     }
 }
 
@@ -121,8 +125,14 @@ impl RowCache {
         let slot = self.slot();
         // What the row before it in this slot has left is none of its business.
         self.states.values_mut().filter(|states| slot < states.len()).for_each(|states| states[slot] = None);
-        self.rows.push(Held { slot, len: 0, source });
+        self.rows.push(Held { slot, len: 0, source, adapter: Adapting::NONE });
         self.rows.len() - 1
+    }
+
+    /// Row `row` and those that come of it are computed with an adapter of the network's
+    /// ([`LoraBank`](crate::LoraBank)).
+    pub fn adapt(&mut self, row: usize, adapter: u32) {
+        self.rows[row].adapter = adapter;
     }
 
     /// Row `to`, which holds nothing yet, begins with the first `len` tokens of row `from`.
@@ -220,7 +230,7 @@ impl RowCache {
     pub fn begin(&mut self, tokens: &[(usize, usize)]) {
         let (mut own, mut cross, mut next): (Vec<Segment>, Vec<Segment>, usize) = (vec![], vec![], 0);
         for &(row, n) in tokens {
-            let Held { slot, len, source } = self.rows[row];
+            let Held { slot, len, source, .. } = self.rows[row];
             assert!(len + n <= self.capacity, "cache: {} tokens do not fit in {}", len + n, self.capacity);
             let queries = next..next + n;
             next += n;
@@ -234,7 +244,15 @@ impl RowCache {
             }
             own.push(Segment { queries, slot, keys: len + n });
         }
-        self.pass = Pass { tokens: tokens.to_vec(), own: own.into(), cross: cross.into() };
+        let each = |(row, n): &(usize, usize)| std::iter::repeat_n(self.rows[*row].adapter, *n);
+        let adapted = tokens.iter().any(|(row, _)| self.rows[*row].adapter != Adapting::NONE);
+        let adapters = adapted.then(|| tokens.iter().flat_map(each).collect());
+        self.pass = Pass { tokens: tokens.to_vec(), own: own.into(), cross: cross.into(), adapters };
+    }
+
+    /// The adapter of each token of the pass, where a row has one.
+    pub fn adapters(&self) -> Option<Arc<[u32]>> {
+        self.pass.adapters.clone()
     }
 
     /// Counts the tokens of the pass as held: called once, after every layer has written them.

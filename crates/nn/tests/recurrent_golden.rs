@@ -35,6 +35,7 @@ fn cell<K: Cell>(width: usize, next: &mut usize, device: &Device) -> K {
         weight: Param::from_data(weight, device),
         bias: Some(Param::from_data(TensorData::new(draw(rows), [rows]), device)),
         lora: None,
+        bank: None,
     });
     K::of(first, second)
 }

@@ -222,3 +222,52 @@ fn ctrl_c_leaves_finished_lines() {
     assert!((3..5000).contains(&seen.len()), "{} lines", seen.len());
     assert!(seen.iter().all(|line| line.split(',').count() == 40), "a line was cut");
 }
+
+/// A tiny checkpoint with a tokenizer of single characters beside it.
+fn spelling(dir: &std::path::Path) -> String {
+    for file in ["config.json", "generation_config.json", "model.safetensors"] {
+        std::fs::copy(format!("{TINY}llama/{file}"), dir.join(file)).expect("a copy");
+    }
+    let lines = dir.join("lines.txt");
+    std::fs::write(&lines, "the quick brown fox jumps over the lazy dog.\nuser: <>{}[]()\",0123456789\n")
+        .expect("lines");
+    let mut train = Command::new(env!("CARGO_BIN_EXE_qkv"));
+    train.args(["tokenizer", "train", "--kind", "char", "--shape", "llama", "--vocab", "97", "--data"]);
+    train.arg(&lines).arg("--out").arg(dir).assert().success();
+    dir.display().to_string()
+}
+
+#[test]
+fn answers_of_a_form() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (model, file) = (spelling(dir.path()), dir.path().join("form.txt"));
+    let ask = |flag: &str, form: &str| {
+        std::fs::write(&file, form).expect("a form");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_qkv"));
+        command
+            .args(["generate", &model, "the fox", "--max-tokens", "50", "--temperature", "1", "--json", flag])
+            .arg(&file);
+        command.env("NO_COLOR", "1");
+        command
+    };
+    let said = |flag: &str, form: &str| {
+        let done = ask(flag, form).assert().success();
+        let value: Value = serde_json::from_slice(&done.get_output().stdout).expect("JSON");
+        value["sequences"][0]["text"].as_str().expect("a text").trim().to_string()
+    };
+    let text = said("--grammar", "root ::= \"(\" root \")\" | [0-9]{1,3} # brackets\n");
+    let inner = text.trim_start_matches('(').trim_end_matches(')');
+    assert!(text.matches('(').count() == text.matches(')').count() && inner.parse::<u32>().is_ok(), "{text}");
+    let list = r##"{"type": "array", "items": {"anyOf": [{"$ref": "#"}, {"const": 7}]}, "maxItems": 1}"##;
+    assert!(serde_json::from_str::<Value>(&said("--schema", list)).expect("JSON").is_array());
+    for (flag, form, what) in [
+        ("--grammar", "root ::= root \"a\" | \"a\"", "begins with itself"),
+        ("--grammar", "root ::= (", "line 1"),
+        ("--schema", "{\"not\": {}}", "`not`"),
+        ("--schema", "{", "is not JSON"),
+    ] {
+        let done = ask(flag, form).assert().code(2);
+        let text = String::from_utf8_lossy(&done.get_output().stderr).to_string();
+        assert!(text.contains(what) && text.contains("hint: ") && text.contains("form.txt"), "{form}: {text}");
+    }
+}

@@ -56,9 +56,13 @@ fn refusals_say_what_and_give_a_hint() {
         (&[TINY, TINY], "the name `gpt2` is empty or taken", "NAME=PATH"),
         (&[TINY, "--rows", "0"], "rows: must not be 0", "use 1 or more"),
         (&[TINY, "--api-key-file", "/dev/null"], "there is no key in it", "one key a line"),
+        (&[TINY, "--adapter", "shy"], "has no name", "NAME=DIR"),
+        (&[TINY, "--adapter", "other+shy=x"], "a model that is not served", "MODEL+NAME=DIR"),
+        (&[TINY, "--adapter", "shy=nowhere"], "nowhere", "hint: "),
         (&["--config", "nowhere.toml"], "nowhere.toml", "check the path"),
     ] {
-        let text = refusal(args);
+        // Any port, unless one is named: that another program has the usual one is not what is asked here.
+        let text = refusal(&[args, &["--port", "0"]].concat());
         assert!(text.contains(said) && text.contains(hint), "{args:?}: {text}");
     }
     let printed = qkv(&["--print-openapi"]).output().expect("qkv");

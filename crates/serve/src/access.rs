@@ -2,7 +2,7 @@
 //! machine, so that a page of a stranger cannot reach the server through the browser of its owner (DNS rebinding).
 
 use crate::body::Call;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use hyper::StatusCode;
 use std::net::IpAddr;
 
@@ -37,7 +37,7 @@ impl Access {
     }
 
     /// Refuses who may not ask. The origin that may read the answer, where a page asks.
-    pub fn check(&self, call: &Call, open: bool) -> Result<Option<String>> {
+    pub fn check(&self, call: &Call, open: bool) -> ApiResult<Option<String>> {
         let host = call.header("host").or_else(|| call.parts.uri.authority().map(|a| a.as_str())).unwrap_or_default();
         if self.local && !self.is_own(name_of(host)) {
             let what = "this server answers to the names of its own machine only";

@@ -1,15 +1,16 @@
 //! What every request sees: the models by name, the limits, the counters, and whether the server is about to end.
 
 use crate::access::Access;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::served::Served;
 use hyper::StatusCode;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// The server without its socket.
 pub struct App {
@@ -29,6 +30,10 @@ pub struct App {
     pub ending: watch::Sender<bool>,
     /// when the server was started
     pub started: Instant,
+    /// the directory of the runs that are shown, if any are
+    pub runs: Option<PathBuf>,
+    /// who looks inside a model: one at a time
+    pub looking: Arc<Semaphore>,
     salt: u128,
     numbers: AtomicU64,
 }
@@ -46,14 +51,27 @@ impl App {
             draining: AtomicBool::new(false),
             ending: watch::Sender::new(false),
             started: Instant::now(),
+            runs: None,
+            looking: Arc::new(Semaphore::new(1)),
             salt,
             numbers: AtomicU64::new(0),
         }
     }
 
+    /// The same, which shows the runs of a directory.
+    pub fn with_runs(self, dir: impl Into<PathBuf>) -> Self {
+        Self { runs: Some(dir.into()), ..self }
+    }
+
+    /// Every name that a request may call a model by.
+    pub fn names(&self) -> Vec<String> {
+        let adapted = |m: &Served| m.adapters.iter().map(|a| format!("{}+{a}", m.name)).collect::<Vec<_>>();
+        self.models.iter().flat_map(|m| std::iter::once(m.name.clone()).chain(adapted(m))).collect()
+    }
+
     /// The model of this name; where none is named the first that can do it.
-    pub fn model(&self, name: Option<&str>, can: impl Fn(&Served) -> bool, does: &str) -> Result<&Served> {
-        let names = || self.models.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(", ");
+    pub fn model(&self, name: Option<&str>, can: impl Fn(&Served) -> bool, does: &str) -> ApiResult<&Served> {
+        let names = || self.names().join(", ");
         let Some(name) = name else {
             let none = || ApiError::bad(format!("no model here {does}; there are: {}", names()));
             return self.models.iter().find(|m| can(m)).ok_or_else(none);
@@ -68,6 +86,19 @@ impl App {
         match can(found) {
             true => Ok(found),
             false => Err(ApiError::bad(format!("the model `{}` is not one that {does}", found.name)).of("model")),
+        }
+    }
+
+    /// The model that writes and is meant by a name, and the number of its adapter where the name is `MODEL+ADAPTER`.
+    pub fn writer(&self, name: Option<&str>, does: &str) -> ApiResult<(&Served, Option<u32>)> {
+        let adapted = name.and_then(|name| {
+            let (base, adapter) = name.strip_suffix(":latest").unwrap_or(name).rsplit_once('+')?;
+            let served = self.models.iter().find(|m| m.name == base)?;
+            Some((served, served.adapters.iter().position(|own| own == adapter)? as u32))
+        });
+        match adapted {
+            Some((served, adapter)) => Ok((served, Some(adapter))),
+            None => Ok((self.model(name, |m| m.writes(), does)?, None)),
         }
     }
 

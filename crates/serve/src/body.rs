@@ -1,6 +1,6 @@
 //! Bodies: what comes in is read under a limit of bytes and of time; what goes out is one piece, or comes as it is made.
 
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::limits::Limits;
 use bytes::{Bytes, BytesMut};
@@ -42,7 +42,7 @@ impl Call {
     }
 
     /// The whole body: too much of it is refused before it is read, too slow a one is given up.
-    pub async fn bytes(&mut self, limits: &Limits) -> Result<Bytes> {
+    pub async fn bytes(&mut self, limits: &Limits) -> ApiResult<Bytes> {
         let most = limits.body_bytes;
         let too_large = || {
             let what = format!("the body is larger than {most} bytes");
@@ -70,14 +70,14 @@ impl Call {
     }
 
     /// The body as JSON.
-    pub async fn json(&mut self, limits: &Limits) -> Result<Value> {
+    pub async fn json(&mut self, limits: &Limits) -> ApiResult<Value> {
         let bytes = self.bytes(limits).await?;
         // serde_json refuses what is nested more than 128 deep, NaN, numbers beyond f64, and what is not UTF-8.
         serde_json::from_slice(&bytes).map_err(|e| ApiError::bad(format!("the body is not JSON: {e}")))
     }
 
     /// The body as the fields of a JSON object.
-    pub async fn fields(&mut self, limits: &Limits) -> Result<Fields> {
+    pub async fn fields(&mut self, limits: &Limits) -> ApiResult<Fields> {
         Fields::of(self.json(limits).await?)
     }
 }

@@ -7,10 +7,12 @@
 //! breaks it when alone is the one that gets the error.
 
 use crate::error::ApiError;
-use crate::metrics::{Load, Metrics};
+use crate::metrics::{EngineLoad, Metrics};
 use qkv_base::Error;
 use qkv_decode::score::{PromptScoring, PromptToken};
-use qkv_decode::{Decoder, Detokenizer, Engine, EngineConfig, NewToken, Request, RequestId, Sequence, StepEvent};
+use qkv_decode::{
+    Decoder, Detokenizer, Engine, EngineConfig, Finished, NewToken, Request, RequestId, Sequence, StepEvent,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,27 +21,31 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 /// What is asked of the thread for one prompt.
-#[derive(Clone)]
 pub struct Work {
     /// how to go on with the prompt; none: it is only scored
     pub request: Option<Request>,
-    /// the prompt to score and how many of the most probable tokens are told beside each
-    pub score: Option<(Vec<u32>, usize)>,
+    /// the prompt to score
+    pub score: Option<PromptScoring>,
     /// whose events they are, where several prompts share a channel
     pub tag: usize,
     /// where events go
-    pub events: UnboundedSender<(usize, Event)>,
+    pub events: UnboundedSender<(usize, WorkEvent)>,
 }
 
 /// What happens to a piece of work.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum WorkEvent {
     /// the prompt's tokens but the first, scored
     Scored(Vec<PromptToken>),
     /// a token was chosen
     Token(NewToken),
     /// all is said
-    Finished(Vec<Sequence>),
+    Finished {
+        /// the continuations
+        sequences: Vec<Sequence>,
+        /// tokens of the prompt that were not computed, because another request began with them
+        cached: usize,
+    },
     /// it cannot go on
     Failed(ApiError),
 }
@@ -115,9 +121,9 @@ impl EngineThread {
     }
 
     /// What it is doing.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> EngineLoad {
         let Counters { pending, rows, tokens } = &*self.counters;
-        Load { pending: pending.load(Relaxed), rows: rows.load(Relaxed), tokens: tokens.load(Relaxed) }
+        EngineLoad { pending: pending.load(Relaxed), rows: rows.load(Relaxed), tokens: tokens.load(Relaxed) }
     }
 
     /// Whether another request would be refused.
@@ -224,11 +230,11 @@ impl Worker {
         match command {
             Command::Call(work) => work(),
             Command::Cancel(id) => self.cancel(id),
-            Command::Begin(id, work) => {
-                let score = work.score.clone();
+            Command::Begin(id, mut work) => {
+                let score = work.score.take();
                 self.live.insert(id, Live { work: *work, request: None, told: vec![] });
                 match score {
-                    Some((ids, top)) => self.scoring.push_back((id, PromptScoring::new(ids, top))),
+                    Some(scoring) => self.scoring.push_back((id, scoring)),
                     None => self.admit(id),
                 }
             }
@@ -246,9 +252,9 @@ impl Worker {
         }
     }
 
-    fn tell(&mut self, id: u64, event: Event) {
+    fn tell(&mut self, id: u64, event: WorkEvent) {
         let Some(live) = self.live.get(&id) else { return };
-        let over = matches!(event, Event::Finished(_) | Event::Failed(_));
+        let over = matches!(event, WorkEvent::Finished { .. } | WorkEvent::Failed(_));
         let _ = live.work.events.send((live.work.tag, event)); // who does not listen gives up the ticket as well
         if over {
             self.live.remove(&id);
@@ -263,10 +269,10 @@ impl Worker {
         }
         let Some(live) = self.live.get_mut(&id) else { return };
         let Some(request) = live.work.request.clone() else {
-            return self.tell(id, Event::Finished(vec![]));
+            return self.tell(id, WorkEvent::Finished { sequences: vec![], cached: 0 });
         };
         let Some(decoder) = &self.decoder else {
-            return self.tell(id, Event::Failed(ApiError::bad("this model writes nothing")));
+            return self.tell(id, WorkEvent::Failed(ApiError::bad("this model writes nothing")));
         };
         let engine = self.engine.get_or_insert_with(|| {
             let engine = Engine::new(decoder.clone(), self.config);
@@ -277,7 +283,7 @@ impl Worker {
         });
         match engine.admit(request) {
             Ok(request) => live.request = Some(request),
-            Err(error) => self.tell(id, Event::Failed(ApiError::library(error))),
+            Err(error) => self.tell(id, WorkEvent::Failed(ApiError::library(error))),
         }
     }
 
@@ -285,19 +291,19 @@ impl Worker {
     fn score(&mut self) {
         let Some((id, mut scoring)) = self.scoring.pop_front() else { return };
         let Some(decoder) = self.decoder.clone() else {
-            return self.tell(id, Event::Failed(ApiError::bad("this model writes nothing, and so scores nothing")));
+            return self.tell(id, WorkEvent::Failed(ApiError::bad("this model writes nothing, and so scores nothing")));
         };
         let chunk = self.config.prefill_chunk;
         match catch_unwind(AssertUnwindSafe(|| scoring.advance(&*decoder, chunk))) {
             Ok(Ok(())) if scoring.is_done() => {
-                self.tell(id, Event::Scored(scoring.finish()));
+                self.tell(id, WorkEvent::Scored(scoring.finish()));
                 self.admit(id);
             }
             Ok(Ok(())) => self.scoring.push_back((id, scoring)),
-            Ok(Err(error)) => self.tell(id, Event::Failed(ApiError::library(error))),
+            Ok(Err(error)) => self.tell(id, WorkEvent::Failed(ApiError::library(error))),
             Err(_) => {
                 self.metrics.panics.fetch_add(1, Relaxed);
-                self.tell(id, Event::Failed(broken(None)));
+                self.tell(id, WorkEvent::Failed(broken(None)));
             }
         }
     }
@@ -340,11 +346,13 @@ impl Worker {
                 if new.step >= live.told[new.number] {
                     live.told[new.number] = new.step + 1;
                     self.metrics.completion_tokens.fetch_add(1, Relaxed);
-                    self.tell(id, Event::Token(new));
+                    self.tell(id, WorkEvent::Token(new));
                 }
             }
-            StepEvent::Finished(finished) => self.tell(id, Event::Finished(finished.sequences)),
-            StepEvent::Failed { error, .. } => self.tell(id, Event::Failed(ApiError::library(error))),
+            StepEvent::Finished(Finished { sequences, cached, .. }) => {
+                self.tell(id, WorkEvent::Finished { sequences, cached });
+            }
+            StepEvent::Failed { error, .. } => self.tell(id, WorkEvent::Failed(ApiError::library(error))),
         }
     }
 
@@ -356,7 +364,7 @@ impl Worker {
             live.request = None;
         }
         match there[..] {
-            [one] => self.tell(one, Event::Failed(broken(error))),
+            [one] => self.tell(one, WorkEvent::Failed(broken(error))),
             _ => there.into_iter().rev().for_each(|id| self.suspects.push_front(id)),
         }
     }

@@ -23,7 +23,7 @@ pub struct ApiError {
 }
 
 /// Shorthand.
-pub type Result<T> = std::result::Result<T, ApiError>;
+pub type ApiResult<T> = std::result::Result<T, ApiError>;
 
 impl ApiError {
     /// An error with a status alone.

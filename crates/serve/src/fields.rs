@@ -2,7 +2,7 @@
 //! means something we do not do (an error that names it), a mistyped one (an error with the nearest name), or one that clients
 //! send and that changes no answer (accepted, and listed in `x-qkv-ignored`).
 
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -36,9 +36,6 @@ const UNSUPPORTED: &[&str] = &[
     "audio",
     "modalities",
     "web_search_options",
-    "guided_choice",
-    "guided_grammar",
-    "grammar",
     "images",
     "template",
     "context",
@@ -52,7 +49,7 @@ pub struct Fields {
 
 impl Fields {
     /// Those of a JSON object; null is as good as absent.
-    pub fn of(value: Value) -> Result<Self> {
+    pub fn of(value: Value) -> ApiResult<Self> {
         let Value::Object(map) = value else {
             return Err(ApiError::bad("the body must be a JSON object"));
         };
@@ -77,7 +74,7 @@ impl Fields {
     }
 
     /// The first of these that is there, with the name that it goes by.
-    pub fn any(&self, names: &[&'static str]) -> Result<(&'static str, Value)> {
+    pub fn any(&self, names: &[&'static str]) -> ApiResult<(&'static str, Value)> {
         let found: Vec<(&'static str, Value)> = names.iter().filter_map(|n| Some((*n, self.value(n)?))).collect();
         match found.len() {
             0 => Err(missing(names.first().copied().unwrap_or_default())),
@@ -87,7 +84,7 @@ impl Fields {
     }
 
     /// One text or a list of them, under the first of these names that is there; and whether it was one.
-    pub fn inputs(&self, names: &[&'static str], most: usize) -> Result<(Vec<String>, bool)> {
+    pub fn inputs(&self, names: &[&'static str], most: usize) -> ApiResult<(Vec<String>, bool)> {
         let (name, value) = self.any(names)?;
         let one = value.is_string();
         self.default(name, value);
@@ -99,7 +96,7 @@ impl Fields {
     }
 
     /// A text.
-    pub fn text(&self, name: &str) -> Result<Option<String>> {
+    pub fn text(&self, name: &str) -> ApiResult<Option<String>> {
         match self.value(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -108,12 +105,12 @@ impl Fields {
     }
 
     /// A text that must be there.
-    pub fn needed_text(&self, name: &str) -> Result<String> {
+    pub fn needed_text(&self, name: &str) -> ApiResult<String> {
         self.text(name)?.ok_or_else(|| missing(name))
     }
 
     /// Yes or no.
-    pub fn flag(&self, name: &str) -> Result<Option<bool>> {
+    pub fn flag(&self, name: &str) -> ApiResult<Option<bool>> {
         match self.value(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(flag)),
@@ -122,7 +119,7 @@ impl Fields {
     }
 
     /// A number within a range.
-    pub fn number(&self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>> {
+    pub fn number(&self, name: &str, range: RangeInclusive<f64>) -> ApiResult<Option<f64>> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let number = value.as_f64().ok_or_else(|| ApiError::field(name, "must be a number"))?;
         if !range.contains(&number) {
@@ -133,7 +130,7 @@ impl Fields {
     }
 
     /// A whole number within a range.
-    pub fn count(&self, name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>> {
+    pub fn count(&self, name: &str, range: RangeInclusive<usize>) -> ApiResult<Option<usize>> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let shown = value.to_string();
         let whole = value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0 && *n <= 9e15).map(|n| n as usize);
@@ -148,14 +145,14 @@ impl Fields {
     }
 
     /// A seed: any whole number of 64 bits, signed or not.
-    pub fn seed(&self, name: &str) -> Result<Option<u64>> {
+    pub fn seed(&self, name: &str) -> ApiResult<Option<u64>> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let seed = value.as_u64().or_else(|| value.as_i64().map(|n| n as u64));
         seed.map(Some).ok_or_else(|| ApiError::field(name, "must be a whole number of 64 bits"))
     }
 
     /// One text or a list of up to `most`.
-    pub fn texts(&self, name: &str, most: usize) -> Result<Option<Vec<String>>> {
+    pub fn texts(&self, name: &str, most: usize) -> ApiResult<Option<Vec<String>>> {
         match self.value(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(vec![text])),
@@ -165,14 +162,14 @@ impl Fields {
                     Value::String(text) => Ok(text),
                     _ => Err(ApiError::field(name, "must be a string or a list of strings")),
                 };
-                list.into_iter().map(text).collect::<Result<_>>().map(Some)
+                list.into_iter().map(text).collect::<ApiResult<_>>().map(Some)
             }
             Some(_) => Err(ApiError::field(name, "must be a string or a list of strings")),
         }
     }
 
     /// An object within.
-    pub fn object(&self, name: &str) -> Result<Option<Fields>> {
+    pub fn object(&self, name: &str) -> ApiResult<Option<Fields>> {
         match self.value(name) {
             None => Ok(None),
             Some(value @ Value::Object(_)) => Fields::of(value).map(Some),
@@ -181,7 +178,7 @@ impl Fields {
     }
 
     /// What is left over: an error, or the names of what was passed over.
-    pub fn finish(self, strict: bool) -> Result<Vec<String>> {
+    pub fn finish(self, strict: bool) -> ApiResult<Vec<String>> {
         let (left, asked) = (self.map.into_inner(), self.asked.into_inner());
         let mut ignored = vec![];
         for (name, value) in left {

@@ -42,7 +42,7 @@ pub use listen::{Server, Socket, asked_to_end};
 pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use served::Served;
-pub use settings::{ModelPlace, Settings};
+pub use settings::{ModelPlace, ServeSettings};
 
 use qkv_base::Task;
 use std::net::SocketAddr;

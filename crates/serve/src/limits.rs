@@ -46,7 +46,7 @@ impl Default for Limits {
             row_tokens: 32_768,
             cache_bytes: 2 << 30,
             queue: 256,
-            prefill_chunk: 64,
+            prefill_chunk: 32,
             inputs: 2048,
             grace: Duration::from_secs(30),
         }

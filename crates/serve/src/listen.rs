@@ -42,9 +42,17 @@ impl Socket {
             };
             Error::new(address.to_string(), e.to_string(), hint).of_kind(Kind::Usage)
         };
-        let listener = std::net::TcpListener::bind(address).map_err(fail)?;
-        listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self(listener))
+        let listen = || -> std::io::Result<std::net::TcpListener> {
+            let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+            #[cfg(unix)] // elsewhere it would let another program take the same address
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            // The library's own queue of 128 is full at once where thousands come together, and who finds it full waits a second.
+            socket.listen(4096)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        };
+        Ok(Self(listen().map_err(fail)?))
     }
 }
 
@@ -104,7 +112,7 @@ pub async fn asked_to_end() {
 }
 
 async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Output = ()>) {
-    let places = Arc::new(Semaphore::new(app.limits.connections));
+    let places = Arc::new(Semaphore::new(app.limits.connections.min(files_for_connections())));
     let closing = watch::Sender::new(false);
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -137,6 +145,13 @@ async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Output = 
         app.ending.send_replace(true); // streams end with an error event
         let _ = tokio::time::timeout(Duration::from_secs(2), all_closed(&app)).await;
     }
+}
+
+/// How many connections the system allows: each is an open file. Programs begin with few and may ask for more; some are left for
+/// what else has to be open.
+fn files_for_connections() -> usize {
+    let most = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(1024);
+    usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(128).max(16)
 }
 
 /// What `next` comes to, or nothing once `stop` is done.

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub struct Load {
+pub struct LoadTest {
     /// the server
     pub at: SocketAddr,
     /// the model, where not the first
@@ -27,6 +27,8 @@ pub struct Load {
     pub tokens: usize,
     /// ids go up to this
     pub vocabulary: usize,
+    /// one more client asks beside them, whose prompts have so many tokens and whose answers one: what it does to the others
+    pub beside: Option<usize>,
 }
 
 /// Times in milliseconds: half, nineteen of twenty, ninety-nine of a hundred were as fast.
@@ -60,7 +62,7 @@ impl Percentiles {
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct LoadReport {
+pub struct LoadTestReport {
     /// clients at once
     pub clients: usize,
     /// requests that were answered whole
@@ -86,12 +88,25 @@ struct Heard {
 }
 
 /// Asks and measures. Blocks.
-pub fn run(load: &Load) -> Result<LoadReport> {
+pub fn run(load: &LoadTest) -> Result<LoadTestReport> {
     let io = |e: std::io::Error| Error::read(load.at.to_string(), &e, "does the server run?").of_kind(Kind::Failed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io)?;
     runtime.block_on(async {
-        let began = Instant::now();
         let clients = load.clients.max(1);
+        let beside = load.beside.map(|prompt| {
+            let long = LoadTest { prompt, tokens: 1, ..load.clone() };
+            tokio::spawn(async move {
+                let mut number = load_number(&long);
+                // What becomes of them is not measured; a server that refuses them says so to the others as well.
+                while one(&long, number).await.is_ok() {
+                    number += 1;
+                }
+            })
+        });
+        if beside.is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await; // until the first of them is being read
+        }
+        let began = Instant::now();
         let mut tasks = vec![];
         for client in 0..clients {
             let load = load.clone();
@@ -107,11 +122,20 @@ pub fn run(load: &Load) -> Result<LoadReport> {
         for task in tasks {
             all.extend(task.await.map_err(|e| Error::internal("load", e.to_string()))?);
         }
-        Ok(report(clients, all, began.elapsed()))
+        let took = began.elapsed();
+        if let Some(beside) = beside {
+            beside.abort();
+        }
+        Ok(report(clients, all, took))
     })
 }
 
-fn report(clients: usize, all: Vec<std::result::Result<Heard, String>>, took: Duration) -> LoadReport {
+/// The number of the first long prompt: no short one begins like it.
+fn load_number(load: &LoadTest) -> usize {
+    load.requests + 1
+}
+
+fn report(clients: usize, all: Vec<std::result::Result<Heard, String>>, took: Duration) -> LoadTestReport {
     let failure = all.iter().find_map(|heard| heard.as_ref().err().cloned());
     let asked = all.len();
     let good: Vec<Heard> = all.into_iter().flatten().collect();
@@ -119,7 +143,7 @@ fn report(clients: usize, all: Vec<std::result::Result<Heard, String>>, took: Du
     let first = good.iter().filter_map(|h| Some(ms(*h.tokens.first()? - h.began))).collect();
     let between = good.iter().flat_map(|h| h.tokens.windows(2).map(|pair| ms(pair[1] - pair[0]))).collect();
     let tokens: usize = good.iter().map(|h| h.tokens.len()).sum();
-    LoadReport {
+    LoadTestReport {
         clients,
         answered: good.len(),
         failed: asked - good.len(),
@@ -132,7 +156,7 @@ fn report(clients: usize, all: Vec<std::result::Result<Heard, String>>, took: Du
 }
 
 /// One request; the words of what went wrong otherwise.
-async fn one(load: &Load, number: usize) -> std::result::Result<Heard, String> {
+async fn one(load: &LoadTest, number: usize) -> std::result::Result<Heard, String> {
     let few = load.vocabulary.saturating_sub(3).max(1);
     let ids: Vec<usize> = (0..load.prompt.max(1))
         .map(|t| (3 + (number * load.prompt + t + 1) * 7919 % few) % load.vocabulary.max(1))

@@ -62,11 +62,11 @@ impl Histogram {
 }
 
 /// A name, what it means, and where it is found.
-type Gauge = (&'static str, &'static str, fn(&Load) -> u64);
+type Gauge = (&'static str, &'static str, fn(&EngineLoad) -> u64);
 
 /// What a model is doing right now.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Load {
+pub struct EngineLoad {
     /// requests that were taken in and are not done
     pub pending: u64,
     /// rows that are computed side by side
@@ -83,7 +83,7 @@ impl Metrics {
     }
 
     /// Everything as text; `loads` are those of the models by name.
-    pub fn text(&self, loads: &[(String, Load)]) -> String {
+    pub fn text(&self, loads: &[(String, EngineLoad)]) -> String {
         let mut out = String::new();
         let answers = self.answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let _ =
@@ -134,7 +134,7 @@ mod tests {
         let metrics = Metrics::default();
         metrics.answered("/health", 200);
         metrics.first_token.observe(Duration::from_millis(3));
-        let text = metrics.text(&[("a\"b".into(), Load { pending: 2, rows: 1, tokens: 9 })]);
+        let text = metrics.text(&[("a\"b".into(), EngineLoad { pending: 2, rows: 1, tokens: 9 })]);
         assert!(text.contains("qkv_requests_total{path=\"/health\",status=\"200\"} 1"));
         assert!(text.contains("qkv_first_token_seconds_bucket{le=\"0.0025\"} 0"));
         assert!(text.contains("qkv_first_token_seconds_bucket{le=\"0.005\"} 1"));

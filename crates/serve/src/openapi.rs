@@ -22,6 +22,7 @@ const SAMPLING: &[Field] = &[
     ("logit_bias", "object", false, || json!({"5": -100})),
     ("response_format", "object", false, || json!({"type": "text"})),
     ("regex", "string", false, || json!("[0-9]{4}")),
+    ("grammar", "string", false, || json!("root ::= \"yes\" | \"no\"")),
     ("chain", "string", false, || json!("top_k 40, temperature 0.8")),
     ("beam", "integer", false, || json!(4)),
     ("stream", "boolean", false, || json!(false)),
@@ -45,6 +46,8 @@ fn fields(path: &str) -> (&'static [Field], &'static [Field]) {
                 ("messages", "array", true, || json!([{"role": "user", "content": "Hello"}])),
                 ("logprobs", "boolean", false, || json!(true)),
                 ("top_logprobs", "integer", false, || json!(5)),
+                ("tools", "array", false, || json!([{"type": "function", "function": {"name": "now"}}])),
+                ("tool_choice", "", false, || json!("auto")),
             ],
             SAMPLING,
         ),
@@ -79,6 +82,17 @@ fn fields(path: &str) -> (&'static [Field], &'static [Field]) {
                 ("n", "integer", false, || json!(1)),
                 ("length_penalty", "number", false, || json!(1.0)),
                 ("alignments", "boolean", false, || json!(false)),
+            ],
+        ),
+        "/v1/see" => (
+            INPUT,
+            &[
+                ("views", "array", false, || json!(["maps", "lens"])),
+                ("target", "", false, || json!("what a translation model writes")),
+                ("kind", "string", false, || json!("cross")),
+                ("layer", "integer", false, || json!(0)),
+                ("head", "integer", false, || json!(0)),
+                ("image", "string", false, || json!("base64 of a PNG or JPEG file, for a model that sees")),
             ],
         ),
         "/tokenize" => (&[("content", "", true, || json!("a text"))], &[]),
@@ -159,9 +173,9 @@ pub fn openapi() -> Value {
             operation["requestBody"] =
                 json!({"required": true, "content": {"application/json": {"schema": schema(route.path)}}});
         }
-        if route.path.ends_with("{model}") {
+        if let Some(name) = route.parameter() {
             operation["parameters"] =
-                json!([{"name": "model", "in": "path", "required": true, "schema": {"type": "string"}}]);
+                json!([{"name": name, "in": "path", "required": true, "schema": {"type": "string"}}]);
         }
         if !route.open {
             operation["security"] = json!([{"key": []}, {}]);

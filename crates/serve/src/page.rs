@@ -1,13 +1,17 @@
-//! The page at `/`: one file inside the binary. Nothing is fetched from elsewhere, only the script and the style that carry this
+//! The page at `/`: one answer, put together from files inside the binary. Nothing is fetched from elsewhere, only the script and the style that carry this
 //! answer's own number run, and everything that a model says is set as text, never as markup.
 
 use crate::api::{Answer, text};
 use crate::app::App;
 use crate::body::Call;
 use hyper::header::{self, HeaderValue};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-const PAGE: &str = include_str!("page/index.html");
+/// The page, but for the number that each answer has of its own.
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    let script = concat!(include_str!("page/page.js"), include_str!("page/inside.js"));
+    include_str!("page/index.html").replace("STYLE", include_str!("page/page.css")).replace("SCRIPT", script)
+});
 
 /// Answers `GET /`.
 pub async fn answer(app: Arc<App>, _: Call) -> Answer {
@@ -35,6 +39,7 @@ mod tests {
         for way in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "https://", "http://"] {
             assert!(!PAGE.contains(way), "{way}");
         }
+        assert!(PAGE.len() > 10_000 && !PAGE.contains("STYLE<") && !PAGE.contains("SCRIPT<"));
         assert_eq!(PAGE.matches("nonce=\"NONCE\"").count(), 2);
     }
 }

@@ -3,7 +3,7 @@
 use crate::api::{self, Answer};
 use crate::app::App;
 use crate::body::{Call, Reply};
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use std::future::Future;
@@ -20,7 +20,7 @@ pub type Pending = Pin<Box<dyn Future<Output = Answer> + Send>>;
 pub struct Route {
     /// `GET` or `POST`
     pub method: Method,
-    /// the path; one that ends in `{model}` takes a name there
+    /// the path; one that ends in `{model}` or `{run}` takes a name there
     pub path: &'static str,
     /// whether it is answered without a key
     pub open: bool,
@@ -62,6 +62,9 @@ routes! {
     POST "/v1/image" false api::tasks::image, "What is in a picture";
     POST "/v1/score" false api::tasks::score, "How probable a text is, token by token";
     POST "/v1/translate" false api::tasks::translate, "Translations by beam search, with scores and alignments";
+    POST "/v1/see" false api::see::answer, "What a model does with a text: maps, lens, losses, gradients, what a chain does";
+    GET "/v1/runs" false api::runs::all, "What is trained on this machine, the newest first";
+    GET "/v1/runs/{run}" false api::runs::one, "One run, with its curves as far as they have come";
     POST "/tokenize" false api::tasks::tokenize, "The tokens of a text";
     POST "/detokenize" false api::tasks::detokenize, "The text of tokens";
     POST "/translate" false api::libre_translate::translate, "LibreTranslate: translate";
@@ -80,7 +83,7 @@ routes! {
 }
 
 /// The name at the end of a path.
-pub fn tail(path: &str, prefix: &str) -> Result<String> {
+pub fn tail(path: &str, prefix: &str) -> ApiResult<String> {
     let encoded = path.strip_prefix(prefix).unwrap_or_default();
     let wrong = || ApiError::bad("the name in the path is not UTF-8");
     let mut bytes = vec![];
@@ -99,8 +102,13 @@ pub fn tail(path: &str, prefix: &str) -> Result<String> {
 }
 
 impl Route {
+    /// The name of what stands at the end of the path, if anything may stand there.
+    pub fn parameter(&self) -> Option<&'static str> {
+        self.path.strip_suffix('}')?.rsplit_once('{').map(|(_, name)| name)
+    }
+
     fn matches(&self, path: &str) -> bool {
-        match self.path.strip_suffix("{model}") {
+        match self.parameter().and_then(|_| self.path.rsplit_once('{')).map(|(prefix, _)| prefix) {
             Some(prefix) => path.strip_prefix(prefix).is_some_and(|name| !name.is_empty()),
             None => self.path == path,
         }

@@ -1,12 +1,13 @@
 //! A model that is served: the network with what stands beside it, its thread, and what is asked of it again and again.
 
 use crate::engine_thread::EngineThread;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use burn::module::Module;
 use qkv_base::Task;
-use qkv_decode::{Decoder, EngineConfig};
+use qkv_decode::{Adapted, Decoder, EngineConfig};
+use qkv_model::Transformer;
 use qkv_model::count::Count;
 use qkv_tasks::TextModel;
 use qkv_tasks::generate::detokenizer;
@@ -25,6 +26,8 @@ pub struct Served {
     pub model: Arc<TextModel>,
     /// the thread that computes
     pub engine: EngineThread,
+    /// the names of its adapters, by their numbers
+    pub adapters: Vec<String>,
     /// its chat template, or why there is none
     pub chat: qkv_base::Result<Chat>,
     /// when it was loaded, in seconds since 1970
@@ -47,6 +50,24 @@ impl Served {
         Self::with_decoder(name, model, decoder, limits, metrics)
     }
 
+    /// The same with adapters by name: networks that are this one with low-rank changes of their own. Each request may name one,
+    /// and requests with different ones are computed side by side.
+    pub fn with_adapters(
+        name: impl Into<String>,
+        model: Arc<TextModel>,
+        adapters: Vec<(String, Transformer)>,
+        limits: &Limits,
+        metrics: Arc<Metrics>,
+    ) -> qkv_base::Result<Self> {
+        if adapters.is_empty() {
+            return Ok(Self::new(name, model, limits, metrics));
+        }
+        let (names, networks): (Vec<String>, Vec<Transformer>) = adapters.into_iter().unzip();
+        let network = model.network.model.clone().with_adapters(networks)?.valid();
+        let decoder = Arc::new(Adapted { network, adapters: names.len() });
+        Ok(Self { adapters: names, ..Self::with_decoder(name, model, Some(decoder), limits, metrics) })
+    }
+
     /// The same with another decoder in the place of the model's own.
     pub fn with_decoder(
         name: impl Into<String>,
@@ -67,7 +88,15 @@ impl Served {
         let chat = model.tokenizer().and_then(|t| Chat::of(t, None));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let weight_bytes = Count::of(model.spec(), 1).map_or(0, |count| count.weight_bytes());
-        Self { name: name.into(), model, engine, chat, created: now, weight_bytes, rows, row_tokens }
+        Self { name: name.into(), model, engine, adapters: vec![], chat, created: now, weight_bytes, rows, row_tokens }
+    }
+
+    /// Its name, with that of an adapter.
+    pub fn called(&self, adapter: Option<u32>) -> String {
+        match adapter.and_then(|number| self.adapters.get(number as usize)) {
+            Some(adapter) => format!("{}+{adapter}", self.name),
+            None => self.name.clone(),
+        }
     }
 
     /// What it is asked.
@@ -112,7 +141,7 @@ impl Served {
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&TextModel) -> qkv_base::Result<T> + Send + 'static,
-    ) -> Result<T> {
+    ) -> ApiResult<T> {
         let model = self.model.clone();
         self.engine.call(move || question(&model)).await?.map_err(|e| self.error(e))
     }
@@ -122,7 +151,7 @@ impl Served {
         &self,
         inputs: &[I],
         question: impl Fn(&TextModel, &[I]) -> qkv_base::Result<Vec<T>> + Clone + Send + 'static,
-    ) -> Result<Vec<T>> {
+    ) -> ApiResult<Vec<T>> {
         let mut all = vec![];
         for batch in inputs.chunks(BATCH) {
             let (batch, question) = (batch.to_vec(), question.clone());
@@ -132,7 +161,7 @@ impl Served {
     }
 
     /// The ids of a text, after a look at its length: a text that cannot fit is not cut into tokens first.
-    pub fn encode(&self, param: &str, text: &str) -> Result<Vec<u32>> {
+    pub fn encode(&self, param: &str, text: &str) -> ApiResult<Vec<u32>> {
         let most = self.context().saturating_mul(64).max(4096);
         if text.len() > most {
             let what = format!("is {} bytes long; a context of {} tokens cannot hold it", text.len(), self.context());

@@ -8,12 +8,14 @@
 //! [[models]]
 //! name = "tale"
 //! path = "runs/tale"
+//! adapters = { shy = "adapters/shy" } # asked for as tale+shy
 //! ```
 
 use crate::access::Access;
 use crate::limits::Limits;
 use qkv_base::{Error, Kind, Result};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +23,7 @@ use std::time::Duration;
 /// Every setting; none: as usual.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Settings {
+pub struct ServeSettings {
     /// the address to listen on
     pub host: Option<String>,
     /// the port
@@ -50,6 +52,8 @@ pub struct Settings {
     pub grace: Option<u64>,
     /// whether fields that change nothing are refused
     pub strict: Option<bool>,
+    /// the directory of the runs that the page shows
+    pub runs: Option<PathBuf>,
     /// the models
     pub models: Vec<ModelPlace>,
 }
@@ -62,14 +66,22 @@ pub struct ModelPlace {
     pub name: Option<String>,
     /// a run, a directory or a file
     pub path: PathBuf,
+    /// adapters by name: directories in PEFT's format
+    #[serde(default)]
+    pub adapters: BTreeMap<String, PathBuf>,
 }
 
 impl ModelPlace {
+    /// A model without adapters.
+    pub fn new(name: Option<String>, path: impl Into<PathBuf>) -> Self {
+        Self { name, path: path.into(), adapters: BTreeMap::new() }
+    }
+
     /// `PATH` or `NAME=PATH`, as a person types it.
     pub fn parse(word: &str) -> Self {
         match word.split_once('=') {
-            Some((name, path)) if !Path::new(word).exists() => Self { name: Some(name.into()), path: path.into() },
-            _ => Self { name: None, path: word.into() },
+            Some((name, path)) if !Path::new(word).exists() => Self::new(Some(name.into()), path),
+            _ => Self::new(None, word),
         }
     }
 
@@ -79,7 +91,7 @@ impl ModelPlace {
     }
 }
 
-impl Settings {
+impl ServeSettings {
     /// Those of a file; paths in it are meant from where it stands.
     pub fn load(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
@@ -87,8 +99,12 @@ impl Settings {
         let wrong = |e: toml::de::Error| Error::new(&place, e.to_string(), "`qkv serve --help` lists every setting");
         let mut settings: Self = toml::from_str(&text).map_err(wrong)?;
         let dir = path.parent().unwrap_or(Path::new(""));
-        settings.models.iter_mut().for_each(|model| model.path = dir.join(&model.path));
+        for model in &mut settings.models {
+            model.path = dir.join(&model.path);
+            model.adapters.values_mut().for_each(|path| *path = dir.join(&*path));
+        }
         settings.api_key_file = settings.api_key_file.map(|file| dir.join(file));
+        settings.runs = settings.runs.map(|runs| dir.join(runs));
         Ok(settings)
     }
 
@@ -109,7 +125,24 @@ impl Settings {
             timeout: self.timeout.or(other.timeout),
             grace: self.grace.or(other.grace),
             strict: self.strict.or(other.strict),
+            runs: self.runs.or(other.runs),
             models: if self.models.is_empty() { other.models } else { self.models },
+        }
+    }
+
+    /// Adds an adapter, as `NAME=DIR` for the first model, or as `MODEL+NAME=DIR`.
+    pub fn adapter(&mut self, word: &str) -> Result<()> {
+        let wrong = |what: &str| {
+            Error::new(format!("--adapter {word}"), what, "write NAME=DIR, or MODEL+NAME=DIR").of_kind(Kind::Usage)
+        };
+        let (name, path) =
+            word.split_once('=').filter(|(n, p)| !n.is_empty() && !p.is_empty()).ok_or_else(|| wrong("has no name"))?;
+        let (model, name) = name.rsplit_once('+').map_or((None, name), |(model, name)| (Some(model), name));
+        let found = self.models.iter_mut().find(|m| model.is_none_or(|model| m.name() == model));
+        let found = found.ok_or_else(|| wrong("names a model that is not served"))?;
+        match found.adapters.insert(name.into(), path.into()) {
+            Some(_) => Err(wrong("names an adapter twice")),
+            None => Ok(()),
         }
     }
 
@@ -192,21 +225,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("serve.toml");
         std::fs::write(&file, "port = 9\nrows = 3\napi-key-file = \"k\"\n[[models]]\npath = \"m\"\n").unwrap();
-        let both = Settings { port: Some(1), ..Settings::default() }.or(Settings::load(&file).unwrap());
+        let both = ServeSettings { port: Some(1), ..ServeSettings::default() }.or(ServeSettings::load(&file).unwrap());
         assert_eq!((both.port, both.rows, both.limits(1).unwrap().queue), (Some(1), Some(3), 256));
         assert_eq!(both.models[0].path, dir.path().join("m"));
         assert!(both.access().unwrap_err().place.ends_with('k'));
+        let mut with = both.clone();
+        with.adapter("m+shy=a").unwrap();
+        with.adapter("bold=b").unwrap();
+        assert_eq!(with.models[0].adapters.len(), 2);
+        assert!(with.adapter("shy=c").is_err() && with.adapter("x+y=z").is_err() && with.adapter("shy").is_err());
         std::fs::write(&file, "prot = 9\n").unwrap();
-        assert!(Settings::load(&file).unwrap_err().what.contains("prot"));
+        assert!(ServeSettings::load(&file).unwrap_err().what.contains("prot"));
     }
 
     #[test]
     fn other_machines_want_a_key() {
-        let host = |host: &str| Settings { host: Some(host.into()), ..Settings::default() };
+        let host = |host: &str| ServeSettings { host: Some(host.into()), ..ServeSettings::default() };
         assert!(host("127.0.0.1").access().unwrap().local && host("::1").access().unwrap().local);
         assert!(host("0.0.0.0").access().unwrap_err().hint.contains("--insecure"));
-        assert!(Settings { insecure: Some(true), ..host("0.0.0.0") }.access().is_ok());
-        let two = |name: &str| ModelPlace { name: Some(name.into()), path: "x".into() };
-        assert!(Settings { models: vec![two("a"), two("a")], ..Settings::default() }.check_names().is_err());
+        assert!(ServeSettings { insecure: Some(true), ..host("0.0.0.0") }.access().is_ok());
+        let two = |name: &str| ModelPlace::new(Some(name.into()), "x");
+        assert!(ServeSettings { models: vec![two("a"), two("a")], ..ServeSettings::default() }.check_names().is_err());
     }
 }

@@ -138,7 +138,8 @@ fn fault_41_fields_out_of_range_are_named() {
         ("response_format", json!({"type": "json_schema", "json_schema": {"schema": {"not": {}}}})),
         ("regex", json!("(")),
         ("regex", json!("(((a{1000}){1000}){1000})")),
-        ("grammar", json!("root ::= \"a\"")),
+        ("grammar", json!("root ::= root \"a\" | \"a\"")),
+        ("guided_choice", json!(5)),
         ("max_token", json!(5)),
     ] {
         let reply = server.post("/v1/completions", completion(json!({field: value})));

@@ -265,6 +265,18 @@ impl Strength {
     }
 }
 
+/// The same as [`load`] for an adapter that is low-rank changes and nothing else: one that brings whole parameters of its own is
+/// refused, because a network that others use as well cannot have them.
+pub fn load_low_rank(it: &Pretrained, dir: &Path) -> Result<Transformer> {
+    let file = Checkpoint::open(dir.join(FILE))?;
+    if let Some(whole) = file.entries().iter().find(|e| !e.name.contains(".lora_")) {
+        let what = format!("brings `{}` whole, which other requests to the same network cannot share", whole.name);
+        let hint = "merge it and serve it as a model of its own: qkv merge MODEL ADAPTER OUT";
+        return Err(Error::new(dir.join(FILE).display().to_string(), what, hint));
+    }
+    load(it, dir)
+}
+
 /// Puts the adapter in `dir` around the layers of a network, and the parameters that learnt whole in their places.
 pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
     let place = dir.join(CONFIG).display().to_string();

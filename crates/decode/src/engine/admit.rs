@@ -44,11 +44,14 @@ impl Engine {
         self.cache.grow(new.iter().map(|w| w.request.longest()).max().unwrap_or(0));
         let sources = self.read_sources(&new)?;
         for (Waiting { id, request }, source) in new.into_iter().zip(sources) {
-            self.cache.admit(source);
+            let row = self.cache.admit(source);
+            if let Some(adapter) = request.adapter {
+                self.cache.adapt(row, adapter);
+            }
             let machine = Machine::new(&request, self.detokenizer.as_deref());
             let borrow = self.donor(&request, source);
             let phase = Phase::Prefill { done: 0, borrow };
-            self.live.push(Live { id, request, machine, said: vec![], rows: 1, phase, source });
+            self.live.push(Live { id, request, machine, said: vec![], rows: 1, phase, source, cached: 0 });
         }
         Ok(())
     }
@@ -84,7 +87,8 @@ impl Engine {
             let same = request.prompt.iter().zip(&live.request.prompt).take_while(|(a, b)| a == b).count();
             same.min(request.prompt.len() - 1) // the last token's logits are wanted
         };
-        let all = self.live.iter().filter(|live| live.source == source);
+        // With another adapter the same tokens have other keys.
+        let all = self.live.iter().filter(|live| live.source == source && live.request.adapter == request.adapter);
         let best = all.map(|live| (shared(live), live)).max_by_key(|(n, live)| (*n, std::cmp::Reverse(live.id)));
         best.filter(|(n, _)| *n >= self.config.min_shared_prefix.max(1)).map(|(n, live)| (live.id, n))
     }
@@ -108,6 +112,7 @@ impl Engine {
                     self.cache.share_prefix(row, first, n);
                 }
                 self.live[i].phase = Phase::Prefill { done, borrow: None };
+                self.live[i].cached = done;
                 return;
             }
             row += live.rows;

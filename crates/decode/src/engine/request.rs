@@ -12,6 +12,8 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// what the encoder reads, where there is one
     pub source: Option<Vec<u32>>,
+    /// which of the network's adapters it is computed with
+    pub adapter: Option<u32>,
     /// the steps that each row of logits goes through, and the pick
     pub chain: Chain,
     /// which continuations come out
@@ -38,6 +40,7 @@ impl Request {
         Self {
             prompt,
             source: None,
+            adapter: None,
             chain: Chain::default(),
             search: Search::Sample { n: 1 },
             max_tokens: 64,
@@ -91,6 +94,10 @@ impl Request {
             (None, false) => {}
             (Some(_), false) => return fail("source", "this model reads no source".into(), "give a prompt alone"),
             (None, true) => return fail("source", "there is none".into(), "give the text that the model is to read"),
+        }
+        if let Some(adapter) = self.adapter.filter(|adapter| *adapter as usize >= model.adapters()) {
+            let what = format!("there is no adapter {adapter}; the network has {}", model.adapters());
+            return fail("adapter", what, "leave it out");
         }
         if self.search.observe().source && !model.reads_source() {
             let hint = "coverage is for models that read a source; leave it out";

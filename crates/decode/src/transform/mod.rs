@@ -12,6 +12,7 @@ use sheet::Stated;
 pub use sheet::{StepParameter, StepSheet};
 pub use value::{Range, Value};
 
+use crate::grammar::Grammar;
 use crate::pattern::Pattern;
 use crate::row::Row;
 
@@ -103,6 +104,7 @@ macro_rules! steps {
         pub enum Step {
             $($($name($name),)+)+
             Pattern(Pattern),
+            Grammar(Grammar),
         }
 
         $($(impl From<$name> for Step {
@@ -120,6 +122,7 @@ macro_rules! steps {
                 match self {
                     $($(Step::$name(_) => const { &<$name as Stated>::SHEET },)+)+
                     Step::Pattern(_) => &crate::pattern::SHEET,
+                    Step::Grammar(_) => &crate::grammar::SHEET,
                 }
             }
 
@@ -127,7 +130,7 @@ macro_rules! steps {
             pub fn values(&self) -> Vec<Value> {
                 match self {
                     $($(Step::$name(step) => step.write(),)+)+
-                    Step::Pattern(_) => vec![],
+                    Step::Pattern(_) | Step::Grammar(_) => vec![],
                 }
             }
 
@@ -146,6 +149,7 @@ macro_rules! steps {
                 match self {
                     $($(Step::$name(step) => step,)+)+
                     Step::Pattern(step) => step,
+                    Step::Grammar(step) => step,
                 }
             }
         }
@@ -178,10 +182,16 @@ steps! {
     xtc: Xtc;
 }
 
-// A pattern is no row of the table: it is for one vocabulary, and is not written as a text within a chain.
+// Patterns and grammars are no rows of the table: they are for one vocabulary, and are not written as a text within a chain.
 impl From<Pattern> for Step {
     fn from(step: Pattern) -> Self {
         Step::Pattern(step)
+    }
+}
+
+impl From<Grammar> for Step {
+    fn from(step: Grammar) -> Self {
+        Step::Grammar(step)
     }
 }
 

@@ -10,7 +10,7 @@
 //! of the memory once for a source. The rest must go step by step: where to look depends on what was said.
 
 use super::{AdditiveAttention, Cell, Gru, GruCell, Ways, steps};
-use crate::{Build, Cx, Init, Linear};
+use crate::{Adapting, Build, Cx, Init, Linear};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::Activation;
@@ -88,7 +88,8 @@ impl AttendingDecoder {
     pub fn begin(&self, memory: &Tensor<3>) -> Tensor<3> {
         let [b, _, c] = memory.dims();
         let first = memory.clone().narrow(1, 0, 1).narrow(2, c / 2, c - c / 2).reshape([b, c - c / 2]);
-        let first: Tensor<3> = self.start.activated(first, Some(Activation::Tanh), None).unsqueeze_dim(0);
+        let first: Tensor<3> =
+            self.start.activated(first, Some(Activation::Tanh), Adapting::default()).unsqueeze_dim(0);
         match &self.upper {
             Some(upper) => {
                 let zeros = Tensor::zeros([upper.layers.len(), b, c], (&memory.device(), memory.dtype()));
@@ -122,7 +123,7 @@ impl AttendingDecoder {
             ends.push(end);
         }
         let both = Tensor::cat(vec![top, contexts], 2); // [B, T, 2C]
-        let output = self.readout.activated(both, Some(Activation::Tanh), None);
+        let output = self.readout.activated(both, Some(Activation::Tanh), Adapting::default());
         let output = cx.dropout("readout", output, self.dropout);
         debug_assert_eq!(output.dims(), [b, t, c]);
         Attended { output, weights, state: Tensor::cat(ends, 0) }

@@ -331,6 +331,7 @@ pub(crate) mod tests {
                 weight: Param::from_data(weight, &device),
                 bias: Some(Param::from_data(TensorData::new(draw(rows), [rows]), &device)),
                 lora: None,
+                bank: None,
             };
             C::of(linear(ih), linear(hh))
         };

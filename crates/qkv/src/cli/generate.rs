@@ -1,6 +1,7 @@
 //! `qkv generate`: continues a text, token by token, streaming.
 
 mod args;
+mod form;
 
 pub(crate) use args::Args;
 

@@ -4,8 +4,10 @@ use super::fail::Fail;
 use super::input;
 use super::terminal::{say, talk};
 use qkv::inspect::numbers::bytes;
+use qkv_model::Transformer;
 use qkv_runs::memory::available;
-use qkv_serve::{App, Metrics, ModelPlace, Served, Server, Settings, Socket, asked_to_end};
+use qkv_serve::{App, Metrics, ModelPlace, ServeSettings, Served, Server, Socket, asked_to_end};
+use qkv_tasks::TextModel;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +19,9 @@ pub(crate) struct Args {
     /// Models or runs, as PATH or NAME=PATH; left out, those of --config, or the newest run
     #[arg(value_name = "MODEL")]
     models: Vec<String>,
+    /// A LoRA adapter in PEFT's format, asked for as MODEL+NAME; of the first model where none is named; may be repeated
+    #[arg(long, value_name = "[MODEL+]NAME=DIR", env = "QKV_SERVE_ADAPTER", value_delimiter = ',')]
+    adapter: Vec<String>,
     /// A TOML file with the flags below as keys, and [[models]] with name and path
     #[arg(long, value_name = "FILE", env = "QKV_SERVE_CONFIG")]
     config: Option<PathBuf>,
@@ -62,6 +67,9 @@ pub(crate) struct Args {
     /// Refuse fields that change no answer instead of listing them in x-qkv-ignored
     #[arg(long, env = "QKV_SERVE_STRICT")]
     strict: bool,
+    /// The directory of the runs that the page shows [default: runs]
+    #[arg(long, value_name = "DIR", env = "QKV_SERVE_RUNS")]
+    runs: Option<PathBuf>,
     /// Print the description of the API and end
     #[arg(long)]
     print_openapi: bool,
@@ -83,9 +91,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     for place in &settings.models {
         input::model_or_newest(Some(&place.path))?;
         let model = Arc::new(input::open(&place.path, input::LoadArgs::STRICT)?);
-        served.push(Served::new(place.name(), model, &limits, metrics.clone()));
+        let adapters = adapters(place, &model)?;
+        served.push(Served::with_adapters(place.name(), model, adapters, &limits, metrics.clone())?);
     }
-    let server = Server::new(socket, App::new(served, limits, metrics, access, settings.strict == Some(true)));
+    let app = App::new(served, limits, metrics, access, settings.strict == Some(true));
+    let server = Server::new(socket, app.with_runs(settings.runs.unwrap_or_else(|| "runs".into())));
     let at = server.address()?;
     for model in &server.app.models {
         let (family, task) = (model.model.network.sheet.name, model.task().map_or("embeddings", |task| task.name()));
@@ -99,10 +109,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     Ok(())
 }
 
+/// The adapters of a model, each around the same network.
+fn adapters(place: &ModelPlace, model: &TextModel) -> Result<Vec<(String, Transformer)>, Fail> {
+    let load = |path: &PathBuf| qkv_train::adapter::load_low_rank(&model.network, path);
+    place.adapters.iter().map(|(name, path)| Ok((name.clone(), load(path)?))).collect()
+}
+
 impl Args {
     /// What the flags, the environment and the file come to.
-    fn settings(&self) -> Result<Settings, Fail> {
-        let given = Settings {
+    fn settings(&self) -> Result<ServeSettings, Fail> {
+        let given = ServeSettings {
             host: self.host.clone(),
             port: self.port,
             api_key_file: self.api_key_file.clone(),
@@ -117,15 +133,17 @@ impl Args {
             timeout: self.timeout,
             grace: self.grace,
             strict: self.strict.then_some(true),
+            runs: self.runs.clone(),
             models: self.models.iter().map(|word| ModelPlace::parse(word)).collect(),
         };
         let mut settings = match &self.config {
-            Some(file) => given.or(Settings::load(file)?),
+            Some(file) => given.or(ServeSettings::load(file)?),
             None => given,
         };
         if settings.models.is_empty() {
-            settings.models = vec![ModelPlace { name: None, path: input::model_or_newest(None)? }];
+            settings.models = vec![ModelPlace::new(None, input::model_or_newest(None)?)];
         }
+        self.adapter.iter().try_for_each(|word| settings.adapter(word))?;
         Ok(settings)
     }
 }

@@ -6,10 +6,11 @@
 
 use super::format::Format;
 use crate::app::App;
-use crate::engine_thread::{Event, Work};
-use crate::error::{ApiError, Result};
+use crate::engine_thread::{Work, WorkEvent};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::served::Served;
+use qkv_decode::score::PromptScoring;
 use qkv_decode::{Chain, Pick, Request, Search};
 use qkv_tasks::chain::BeamOptions;
 use serde_json::Value;
@@ -45,6 +46,8 @@ pub struct Ask {
     pub echo: bool,
     /// whether ids are told
     pub ids: bool,
+    /// which adapter of the model's, if any
+    pub adapter: Option<u32>,
 }
 
 /// A prompt in ids, and as the text that it came from.
@@ -58,7 +61,7 @@ pub struct Prompt {
 
 impl Ask {
     /// Takes the fields that every way to write has in common.
-    pub fn of(fields: &Fields, served: &Served, app: &App) -> Result<Self> {
+    pub fn of(fields: &Fields, served: &Served, app: &App) -> ApiResult<Self> {
         let most = served.rows;
         let n = fields.count("n", 1..=most)?.unwrap_or(1);
         let best_of = fields.count("best_of", 1..=most)?;
@@ -109,6 +112,7 @@ impl Ask {
             logprobs: None,
             echo: false,
             ids: fields.flag("return_token_ids")?.unwrap_or(false),
+            adapter: None,
         })
     }
 
@@ -123,8 +127,8 @@ impl Ask {
         served: &Served,
         prompt: &Prompt,
         tag: usize,
-        events: &UnboundedSender<(usize, Event)>,
-    ) -> Result<Work> {
+        events: &UnboundedSender<(usize, WorkEvent)>,
+    ) -> ApiResult<Work> {
         let (context, is_pair, len) = (served.context(), served.model.is_pair(), prompt.ids.len());
         let too_long = |what: String| ApiError::bad(what).of("prompt").code("context_length_exceeded");
         if len > context || (!is_pair && len == context && self.max_tokens != Some(0)) {
@@ -140,6 +144,7 @@ impl Ask {
         };
         let request = (max_tokens > 0).then(|| Request {
             source: is_pair.then(|| prompt.ids.clone()),
+            adapter: self.adapter,
             chain: self.chain.clone(),
             search: self.search.clone(),
             max_tokens,
@@ -154,7 +159,7 @@ impl Ask {
             Some(_) if self.echo && is_pair => {
                 return Err(ApiError::field("echo", "with `logprobs` is for models that read no source"));
             }
-            Some(top) if self.echo => Some((prompt.ids.clone(), top)),
+            Some(top) if self.echo => Some(PromptScoring::new(prompt.ids.clone(), top).adapted(self.adapter)),
             _ => None,
         };
         Ok(Work { request, score, tag, events: events.clone() })
@@ -162,7 +167,7 @@ impl Ask {
 }
 
 /// The chain of a request.
-fn chain(fields: &Fields, served: &Served, is_beam: bool) -> Result<Chain> {
+fn chain(fields: &Fields, served: &Served, is_beam: bool) -> ApiResult<Chain> {
     const SHAPE: [&str; 8] = [
         "temperature",
         "top_k",
@@ -227,7 +232,7 @@ fn chain(fields: &Fields, served: &Served, is_beam: bool) -> Result<Chain> {
 }
 
 /// `logit_bias` as a step.
-fn logit_bias(fields: &Fields, served: &Served) -> Result<Option<String>> {
+fn logit_bias(fields: &Fields, served: &Served) -> ApiResult<Option<String>> {
     let map = match fields.value("logit_bias") {
         None => return Ok(None),
         Some(Value::Object(map)) => map,
@@ -252,7 +257,7 @@ fn logit_bias(fields: &Fields, served: &Served) -> Result<Option<String>> {
 }
 
 /// The beam of a request.
-fn beam(fields: &Fields, served: &Served, n: usize) -> Result<Option<qkv_decode::Beam>> {
+fn beam(fields: &Fields, served: &Served, n: usize) -> ApiResult<Option<qkv_decode::Beam>> {
     let width = fields.count("beam", 1..=served.rows)?;
     let early_stopping = match fields.value("early_stopping") {
         None => None,
@@ -277,7 +282,7 @@ fn beam(fields: &Fields, served: &Served, n: usize) -> Result<Option<qkv_decode:
 }
 
 /// A list of ids.
-pub fn ids(name: &str, value: &Value, most: usize) -> Result<Vec<u32>> {
+pub fn ids(name: &str, value: &Value, most: usize) -> ApiResult<Vec<u32>> {
     let wrong = || ApiError::field(name, "must be a list of token ids");
     let list = value.as_array().ok_or_else(wrong)?;
     if list.len() > most {
@@ -287,8 +292,8 @@ pub fn ids(name: &str, value: &Value, most: usize) -> Result<Vec<u32>> {
 }
 
 /// The prompts of a request: a text, ids, or a list of either.
-pub fn prompts(name: &str, value: Option<Value>, served: &Served, most: usize) -> Result<Vec<Prompt>> {
-    let of_text = |text: String| -> Result<Prompt> {
+pub fn prompts(name: &str, value: Option<Value>, served: &Served, most: usize) -> ApiResult<Vec<Prompt>> {
+    let of_text = |text: String| -> ApiResult<Prompt> {
         let ids = match text.as_str() {
             // OpenAI's own default prompt is the token that begins a text.
             "" => served.model.defaults.bos.into_iter().collect(),
@@ -299,7 +304,7 @@ pub fn prompts(name: &str, value: Option<Value>, served: &Served, most: usize) -
             false => Ok(Prompt { ids, text }),
         }
     };
-    let of_ids = |value: &Value| -> Result<Prompt> {
+    let of_ids = |value: &Value| -> ApiResult<Prompt> {
         let ids = ids(name, value, 1 << 24)?;
         if ids.is_empty() {
             return Err(ApiError::field(name, "has no tokens"));

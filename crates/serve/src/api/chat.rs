@@ -1,14 +1,17 @@
-//! `POST /v1/chat/completions`: the next turn of a conversation, rendered by the model's own chat template.
+//! `POST /v1/chat/completions`: the next turn of a conversation, rendered by the model's own chat template, which also tells the
+//! model of the tools that it may call.
 
 use super::ask::{Ask, Prompt};
 use super::completions::{streaming, usage};
+use super::format::Format;
 use super::logprobs::{chat, of_choice};
 use super::session::{Said, Session};
 use super::stream::{self, Dialect, Part};
+use super::tools::{Tools, calls, plain_calls};
 use super::{Answer, reply, with_ignored};
 use crate::app::{App, now};
 use crate::body::Call;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::missing;
 use crate::served::Served;
 use serde_json::{Value, json};
@@ -17,10 +20,15 @@ use std::sync::Arc;
 /// Answers.
 pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
     let fields = call.fields(&app.limits).await?;
-    let served = app.model(fields.text("model")?.as_deref(), |m| m.writes(), "writes text")?;
-    let prompt = prompt(served, fields.value("messages"))?;
-    let mut ask = Ask::of(&fields, served, &app)?;
+    let (served, adapter) = app.writer(fields.text("model")?.as_deref(), "writes text")?;
+    let tools = Tools::of(&fields, served)?;
+    let prompt = prompt(served, fields.value("messages"), tools.as_ref())?;
+    let has_form = Format::is_asked(&fields);
+    let mut ask = Ask { adapter, ..Ask::of(&fields, served, &app)? };
     ask.otherwise = 1024;
+    if let Some(tools) = &tools {
+        tools.hold(&mut ask.chain, served, &ask.ends, has_form)?;
+    }
     let (told, top) = (fields.flag("logprobs")?.unwrap_or(false), fields.count("top_logprobs", 0..=20)?);
     if top.is_some() && !told {
         return Err(ApiError::field("top_logprobs", "wants `logprobs` to be true"));
@@ -31,7 +39,16 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
     if streams {
         stream::check(&ask)?;
     }
-    let shape = Shape { id: app.id("chatcmpl"), created: now(), model: served.name.clone(), usage, ids: ask.ids };
+    let shape = Shape {
+        app: app.clone(),
+        id: app.id("chatcmpl"),
+        created: now(),
+        model: served.called(adapter),
+        usage,
+        ids: ask.ids,
+        tools,
+        written: vec![(String::new(), 0); ask.n],
+    };
     let session = Session::begin(app.clone(), served, ask, vec![prompt], call.arrived)?;
     if streams {
         return Ok(with_ignored(stream::respond(session, shape), &ignored));
@@ -41,7 +58,7 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
 }
 
 /// The messages of a conversation as one prompt.
-pub fn prompt(served: &Served, messages: Option<Value>) -> Result<Prompt> {
+pub fn prompt(served: &Served, messages: Option<Value>, tools: Option<&Tools>) -> ApiResult<Prompt> {
     let wrong = |what: &str| ApiError::field("messages", what);
     let list = match messages {
         None => return Err(missing("messages")),
@@ -72,9 +89,12 @@ pub fn prompt(served: &Served, messages: Option<Value>) -> Result<Prompt> {
             Some(_) => return Err(wrong("has one whose `content` is neither a text nor a list of texts")),
         };
         message.insert("content".into(), content.into());
+        plain_calls(&mut message);
         plain.push(Value::Object(message));
     }
-    let text = chat.render_json(&Value::from(plain).to_string(), true, &[]);
+    let tools = tools.map(|tools| tools.json.to_string());
+    let others: Vec<(&str, &str)> = tools.iter().map(|tools| ("tools", tools.as_str())).collect();
+    let text = chat.render_json(&Value::from(plain).to_string(), true, &others);
     let text = text.map_err(|e| served.error(e).of("messages"))?;
     let most = served.context().saturating_mul(64).max(4096);
     if text.len() > most {
@@ -92,11 +112,15 @@ pub fn prompt(served: &Served, messages: Option<Value>) -> Result<Prompt> {
 
 /// What all parts of an answer say.
 struct Shape {
+    app: Arc<App>,
     id: String,
     created: u64,
     model: String,
     usage: bool,
     ids: bool,
+    tools: Option<Tools>,
+    /// what was written of each continuation, where calls may be in it, and how much of that was told
+    written: Vec<(String, usize)>,
 }
 
 impl Shape {
@@ -112,13 +136,21 @@ impl Shape {
             let logprobs = session.ask.logprobs.map(|_| chat(&of_choice(served, choice)));
             let mut value = json!({"index": index, "logprobs": logprobs, "finish_reason": choice.finish_reason(),
                 "message": {"role": "assistant", "content": choice.text, "refusal": null}});
+            if let Some((text, found)) = self.tools.as_ref().map(|tools| tools.find(&choice.text))
+                && !found.is_empty()
+            {
+                value["message"]["content"] = if text.is_empty() { Value::Null } else { text.into() };
+                value["message"]["tool_calls"] = calls(&self.app, &found, false);
+                value["finish_reason"] = "tool_calls".into();
+            }
             if self.ids {
                 value["token_ids"] = json!(choice.ids);
             }
             value
         };
         let mut whole = self.with("chat.completion", all.clone().enumerate().map(one).collect());
-        whole["usage"] = usage(session.prompt_tokens(), all.map(|c| c.ids.len()).sum());
+        whole["usage"] =
+            usage(session.prompt_tokens(), all.map(|c| c.ids.len()).sum(), said.iter().map(|s| s.cached).sum());
         whole
     }
 }
@@ -129,17 +161,42 @@ impl Dialect for Shape {
         match part {
             Part::Begin => choice["delta"] = json!({"role": "assistant", "content": ""}),
             Part::Text { text, pieces, ids } => {
-                choice["delta"] = json!({"content": text});
+                choice["delta"] = match self.tools.as_ref().zip(self.written.get_mut(index)) {
+                    None => json!({"content": text}),
+                    // What may become a call is held back until it is one, or none.
+                    Some((tools, (written, told))) => {
+                        written.push_str(text);
+                        let certain = tools.certain(written).max(*told);
+                        let new = written.get(*told..certain).unwrap_or_default().to_string();
+                        *told = certain;
+                        if new.is_empty() { json!({}) } else { json!({"content": new}) }
+                    }
+                };
+                if choice["delta"] == json!({}) && pieces.is_none() && !self.ids {
+                    return None;
+                }
                 choice["logprobs"] = json!(pieces.map(chat));
                 if self.ids {
                     choice["token_ids"] = json!(ids);
                 }
             }
-            Part::End(reason) => choice["finish_reason"] = json!(reason),
-            Part::Usage { prompt, completion } => {
+            Part::End(reason) => {
+                choice["finish_reason"] = json!(reason);
+                if let Some((tools, (written, told))) = self.tools.as_ref().zip(self.written.get(index)) {
+                    let (_, found) = tools.find(written);
+                    let rest = written.get(*told..).unwrap_or_default();
+                    if !found.is_empty() {
+                        choice["delta"] = json!({"tool_calls": calls(&self.app, &found, true)});
+                        choice["finish_reason"] = "tool_calls".into();
+                    } else if !rest.is_empty() {
+                        choice["delta"] = json!({"content": rest});
+                    }
+                }
+            }
+            Part::Usage { prompt, completion, cached } => {
                 return self.usage.then(|| {
                     let mut value = self.with("chat.completion.chunk", json!([]));
-                    value["usage"] = usage(prompt, completion);
+                    value["usage"] = usage(prompt, completion, cached);
                     value
                 });
             }

@@ -7,7 +7,7 @@ use super::stream::{self, Dialect, Part};
 use super::{Answer, reply, with_ignored};
 use crate::app::{App, now};
 use crate::body::Call;
-use crate::error::Result;
+use crate::error::ApiResult;
 use crate::fields::Fields;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// Answers.
 pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
     let fields = call.fields(&app.limits).await?;
-    let served = app.model(fields.text("model")?.as_deref(), |m| m.writes(), "writes text")?;
+    let (served, adapter) = app.writer(fields.text("model")?.as_deref(), "writes text")?;
     let prompts = prompts("prompt", fields.value("prompt"), served, app.limits.inputs)?;
-    let mut ask = Ask::of(&fields, served, &app)?;
+    let mut ask = Ask { adapter, ..Ask::of(&fields, served, &app)? };
     ask.logprobs = fields.count("logprobs", 0..=20)?;
     ask.echo = fields.flag("echo")?.unwrap_or(false);
     let (streams, usage) = streaming(&fields)?;
@@ -28,7 +28,7 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
     let shape = Shape {
         id: app.id("cmpl"),
         created: now(),
-        model: served.name.clone(),
+        model: served.called(adapter),
         logprobs: ask.logprobs,
         ids: ask.ids,
         usage,
@@ -43,7 +43,7 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
 }
 
 /// Whether to stream, and whether to tell in the end how many tokens it was.
-pub fn streaming(fields: &Fields) -> Result<(bool, bool)> {
+pub fn streaming(fields: &Fields) -> ApiResult<(bool, bool)> {
     let streams = fields.flag("stream")?.unwrap_or(false);
     let usage = match fields.object("stream_options")? {
         Some(options) => options.flag("include_usage")?.unwrap_or(false),
@@ -53,8 +53,9 @@ pub fn streaming(fields: &Fields) -> Result<(bool, bool)> {
 }
 
 /// OpenAI's `usage`.
-pub fn usage(prompt: usize, completion: usize) -> Value {
-    json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
+pub fn usage(prompt: usize, completion: usize, cached: usize) -> Value {
+    json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached}})
 }
 
 /// What all parts of an answer say.
@@ -101,7 +102,7 @@ impl Shape {
         }
         let completion = said.iter().flat_map(|s| &s.choices).map(|c| c.ids.len()).sum();
         let mut whole = self.with(choices.into());
-        whole["usage"] = usage(session.prompt_tokens(), completion);
+        whole["usage"] = usage(session.prompt_tokens(), completion, said.iter().map(|s| s.cached).sum());
         whole
     }
 }
@@ -123,10 +124,10 @@ impl Dialect for Shape {
                 }
             }
             Part::End(reason) => choice["finish_reason"] = json!(reason),
-            Part::Usage { prompt, completion } => {
+            Part::Usage { prompt, completion, cached } => {
                 return self.usage.then(|| {
                     let mut value = self.with(json!([]));
-                    value["usage"] = usage(prompt, completion);
+                    value["usage"] = usage(prompt, completion, cached);
                     value
                 });
             }

@@ -4,7 +4,7 @@ use super::ask::ids;
 use super::{Answer, reply};
 use crate::app::App;
 use crate::body::Call;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::{missing, too_many};
 use crate::served::Served;
 use base64::Engine as _;
@@ -43,7 +43,7 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
 }
 
 /// The vectors of texts, and how many tokens they are.
-pub async fn vectors(served: &Served, texts: &[String]) -> Result<(Vec<Vec<f32>>, usize)> {
+pub async fn vectors(served: &Served, texts: &[String]) -> ApiResult<(Vec<Vec<f32>>, usize)> {
     let mut tokens = 0;
     for (i, text) in texts.iter().enumerate() {
         if text.trim().is_empty() {
@@ -66,8 +66,8 @@ fn cut(mut vector: Vec<f32>, dimensions: Option<usize>) -> Vec<f32> {
 }
 
 /// Texts, or ids of this model's own tokenizer, which are read back as text.
-fn texts(name: &str, value: Option<Value>, served: &Served, most: usize) -> Result<Vec<String>> {
-    let of_ids = |value: &Value| -> Result<String> {
+fn texts(name: &str, value: Option<Value>, served: &Served, most: usize) -> ApiResult<Vec<String>> {
+    let of_ids = |value: &Value| -> ApiResult<String> {
         let tokenizer = served.model.tokenizer().map_err(|e| served.error(e))?;
         tokenizer.decode(&ids(name, value, 1 << 20)?, true).map_err(|e| served.error(e).of(name))
     };

@@ -1,10 +1,11 @@
 //! Answers of a form: `response_format` with a JSON schema, `json_object`, `regex` (and vLLM's `guided_regex` and
-//! `guided_json`). The form becomes a pattern, and the pattern the first step of the chain.
+//! `guided_json`), `grammar`, and one of several texts (`guided_choice`). The form becomes the first step of the chain.
 
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::served::Served;
-use qkv_decode::pattern::Pattern;
+use qkv_decode::grammar::Grammar;
+use qkv_decode::pattern::{Pattern, escape};
 use qkv_decode::{Chain, schema};
 use serde_json::Value;
 
@@ -17,11 +18,30 @@ pub enum Format {
     Schema(Value),
     /// a text that a regular expression matches
     Regex(String),
+    /// a text that follows a grammar, in llama.cpp's notation
+    Grammar(String),
 }
 
+/// Every field that says a form.
+const NAMES: [&str; 8] = [
+    "response_format",
+    "regex",
+    "guided_regex",
+    "grammar",
+    "guided_grammar",
+    "guided_choice",
+    "json_schema",
+    "guided_json",
+];
+
 impl Format {
+    /// Whether a form is asked for.
+    pub fn is_asked(fields: &Fields) -> bool {
+        NAMES.iter().any(|name| fields.has(name))
+    }
+
     /// Takes the fields that say it, and the name of the one that did.
-    pub fn of(fields: &Fields) -> Result<Option<(&'static str, Self)>> {
+    pub fn of(fields: &Fields) -> ApiResult<Option<(&'static str, Self)>> {
         let mut found = vec![];
         if let Some(format) = fields.object("response_format")? {
             let name = "response_format";
@@ -48,6 +68,17 @@ impl Format {
                 found.push((name, Self::Regex(regex)));
             }
         }
+        for name in ["grammar", "guided_grammar"] {
+            match fields.text(name)? {
+                None => {}
+                Some(text) if text.is_empty() => {} // llama.cpp's clients send it so
+                Some(text) => found.push((name, Self::Grammar(text))),
+            }
+        }
+        if let Some(choices) = fields.texts("guided_choice", 1024)? {
+            let choices: Vec<String> = choices.iter().map(|text| escape(text)).collect();
+            found.push(("guided_choice", Self::Regex(choices.join("|"))));
+        }
         for name in ["json_schema", "guided_json"] {
             match fields.value(name) {
                 None => {}
@@ -67,18 +98,18 @@ impl Format {
     }
 
     /// Puts the form before all other steps of a chain.
-    pub fn hold(&self, name: &str, chain: &mut Chain, served: &Served, ends: &[u32]) -> Result<()> {
+    pub fn hold(&self, name: &str, chain: &mut Chain, served: &Served, ends: &[u32]) -> ApiResult<()> {
         if ends.is_empty() {
             return Err(ApiError::field(name, "wants a model with an end token, and no `ignore_eos`"));
         }
-        let pattern = match self {
-            Self::AnyObject => schema::any_object(),
-            Self::Schema(schema) => schema::pattern(schema).map_err(|e| served.error(e).of(name))?,
-            Self::Regex(regex) => regex.clone(),
-        };
         let tokens = served.model.token_bytes().map_err(|e| served.error(e))?;
-        let pattern = Pattern::new(&pattern, tokens).map_err(|e| served.error(e).of(name))?;
-        chain.steps.insert(0, pattern.into());
+        let step = match self {
+            Self::AnyObject => schema::any_object(tokens),
+            Self::Schema(schema) => schema::step(schema, tokens),
+            Self::Regex(regex) => Pattern::new(regex, tokens).map(Into::into),
+            Self::Grammar(text) => Grammar::new(text, tokens).map(Into::into),
+        };
+        chain.steps.insert(0, step.map_err(|e| served.error(e).of(name))?);
         Ok(())
     }
 }

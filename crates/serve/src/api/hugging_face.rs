@@ -8,7 +8,7 @@ use super::tasks;
 use super::{Answer, embeddings, reply, with_ignored};
 use crate::app::App;
 use crate::body::Call;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::{Fields, missing};
 use crate::served::Served;
 use qkv_base::Task;
@@ -92,7 +92,7 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
     Ok(reply(&value, &ignored))
 }
 
-fn texts(inputs: &Value) -> Result<Vec<String>> {
+fn texts(inputs: &Value) -> ApiResult<Vec<String>> {
     let wrong = || ApiError::field("inputs", "must be a string or a list of strings");
     match inputs {
         Value::String(text) => Ok(vec![text.clone()]),

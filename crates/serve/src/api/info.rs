@@ -33,22 +33,44 @@ pub async fn metrics(app: Arc<App>, _: Call) -> Answer {
 
 /// `GET /v1/models`.
 pub async fn models(app: Arc<App>, _: Call) -> Answer {
-    let list: Vec<Value> = app.models.iter().map(model).collect();
+    let adapted = |served: &Served| {
+        let one = |number: usize| with_adapter(served, number as u32);
+        (0..served.adapters.len()).map(one).collect::<Vec<_>>()
+    };
+    let list: Vec<Value> =
+        app.models.iter().flat_map(|served| std::iter::once(model(served)).chain(adapted(served))).collect();
     Ok(reply(&json!({"object": "list", "data": list}), &[]))
 }
 
 /// `GET /v1/models/{model}`.
 pub async fn one_model(app: Arc<App>, call: Call) -> Answer {
     let name = crate::routes::tail(call.path(), "/v1/models/")?;
-    Ok(reply(&model(app.model(Some(&name), |_| true, "")?), &[]))
+    let value = match app.writer(Some(&name), "writes text") {
+        Ok((served, Some(adapter))) => with_adapter(served, adapter),
+        _ => model(app.model(Some(&name), |_| true, "")?),
+    };
+    Ok(reply(&value, &[]))
+}
+
+/// A model with one of its adapters, in OpenAI's shape.
+fn with_adapter(served: &Served, adapter: u32) -> Value {
+    let mut value = model(served);
+    value["id"] = json!(served.called(Some(adapter)));
+    value["parent"] = json!(served.name);
+    value["embeds"] = json!(false);
+    value["views"] = json!([]);
+    value
 }
 
 /// A model in OpenAI's shape, and what it can be asked.
 fn model(served: &Served) -> Value {
     let chat = served.chat.is_ok();
+    let stack = served.model.spec().decoder().or(served.model.spec().encoder());
+    let (layers, heads) = stack.map_or((0, 0), |stack| (stack.layers, stack.heads));
     json!({"id": served.name, "object": "model", "created": served.created, "owned_by": "qkv",
         "family": served.model.network.sheet.name, "task": served.task().map(|t| t.name()), "chat": chat,
-        "embeds": served.embeds(), "writes": served.writes(), "context": bounded(served.context())})
+        "embeds": served.embeds(), "writes": served.writes(), "context": bounded(served.context()),
+        "pair": served.model.is_pair(), "views": super::see::names(served), "layers": layers, "heads": heads})
 }
 
 /// A length, or none where there is no bound.

@@ -10,9 +10,12 @@ pub mod info;
 pub mod libre_translate;
 pub mod logprobs;
 pub mod ollama;
+pub mod runs;
+pub mod see;
 pub mod session;
 pub mod stream;
 pub mod tasks;
+pub mod tools;
 
 use crate::body::Reply;
 use crate::error::json_response;
@@ -21,7 +24,7 @@ use hyper::{Response, StatusCode};
 use serde_json::Value;
 
 /// An answer of any shape.
-pub type Answer = crate::error::Result<Response<Reply>>;
+pub type Answer = crate::error::ApiResult<Response<Reply>>;
 
 /// A JSON answer, with the names of the fields that were passed over.
 pub fn reply(value: &Value, ignored: &[String]) -> Response<Reply> {

@@ -8,7 +8,7 @@ use super::stream::{self, Dialect, Part};
 use super::{Answer, embeddings, reply, with_ignored};
 use crate::app::{App, now};
 use crate::body::Call;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::served::Served;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,7 @@ const OPTIONS: &[(&str, &str)] = &[
 ];
 
 /// The options of a request under our names, and those that change nothing here.
-fn options(fields: &Fields) -> Result<(Fields, Vec<String>)> {
+fn options(fields: &Fields) -> ApiResult<(Fields, Vec<String>)> {
     let given = match fields.value("options") {
         None => Map::new(),
         Some(Value::Object(map)) => map,
@@ -61,7 +61,7 @@ pub async fn generate(app: Arc<App>, mut call: Call) -> Answer {
         Ok(_) if !raw => {
             let system = system.map(|s| json!({"role": "system", "content": s}));
             let messages: Vec<Value> = system.into_iter().chain([json!({"role": "user", "content": text})]).collect();
-            Some(super::chat::prompt(served, Some(messages.into()))?)
+            Some(super::chat::prompt(served, Some(messages.into()), None)?)
         }
         _ if system.is_some() => {
             return Err(ApiError::field("system", "wants a model with a chat template, and no `raw`"));
@@ -78,7 +78,7 @@ pub async fn chat(app: Arc<App>, mut call: Call) -> Answer {
     let messages = fields.value("messages").unwrap_or(json!([]));
     let prompt = match messages.as_array().is_some_and(Vec::is_empty) {
         true => None,
-        false => Some(super::chat::prompt(served, Some(messages))?),
+        false => Some(super::chat::prompt(served, Some(messages), None)?),
     };
     written(app.clone(), call.arrived, fields, served, prompt, true).await
 }
@@ -169,7 +169,7 @@ impl Dialect for Shape {
                 self.reason = reason;
                 None
             }
-            Part::Usage { prompt, completion } => Some(self.last(prompt, completion)),
+            Part::Usage { prompt, completion, .. } => Some(self.last(prompt, completion)),
         }
     }
 

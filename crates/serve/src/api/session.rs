@@ -3,8 +3,8 @@
 
 use super::ask::{Ask, Prompt};
 use crate::app::App;
-use crate::engine_thread::{Event, Ticket};
-use crate::error::{ApiError, Result};
+use crate::engine_thread::{Ticket, WorkEvent};
+use crate::error::{ApiError, ApiResult};
 use crate::served::Served;
 use qkv_decode::score::PromptToken;
 use qkv_decode::{End, NewToken, Search, Sequence};
@@ -24,7 +24,7 @@ pub struct Session {
     /// what they are
     pub prompts: Vec<Prompt>,
     tickets: Vec<Ticket>,
-    events: UnboundedReceiver<(usize, Event)>,
+    events: UnboundedReceiver<(usize, WorkEvent)>,
     arrived: Instant,
     heard: Option<Instant>,
 }
@@ -36,6 +36,8 @@ pub struct Said {
     pub scored: Option<Vec<PromptToken>>,
     /// its continuations, those that are told
     pub choices: Vec<Choice>,
+    /// tokens of the prompt that were not computed again
+    pub cached: usize,
 }
 
 /// One continuation.
@@ -72,12 +74,12 @@ pub fn finish_reason(end: End) -> &'static str {
 
 impl Session {
     /// Begins with all prompts, or with none.
-    pub fn begin(app: Arc<App>, served: &Served, ask: Ask, prompts: Vec<Prompt>, arrived: Instant) -> Result<Self> {
+    pub fn begin(app: Arc<App>, served: &Served, ask: Ask, prompts: Vec<Prompt>, arrived: Instant) -> ApiResult<Self> {
         let model = app.models.iter().position(|m| m.name == served.name).unwrap_or(0);
         let (send, events) = unbounded_channel();
         let works = prompts.iter().enumerate().map(|(tag, prompt)| ask.work(served, prompt, tag, &send));
-        let works = works.collect::<Result<Vec<_>>>()?;
-        let tickets = works.into_iter().map(|work| served.engine.begin(work)).collect::<Result<Vec<_>>>()?;
+        let works = works.collect::<ApiResult<Vec<_>>>()?;
+        let tickets = works.into_iter().map(|work| served.engine.begin(work)).collect::<ApiResult<Vec<_>>>()?;
         let read: usize = prompts.iter().map(|p| p.ids.len()).sum();
         app.metrics.prompt_tokens.fetch_add(read as u64, Relaxed);
         Ok(Self { model, ask, prompts, tickets, events, arrived, heard: None, app: app.clone() })
@@ -89,7 +91,7 @@ impl Session {
     }
 
     /// What happens next, and to which prompt; the server's end and a request that takes too long are errors.
-    pub async fn next(&mut self) -> Result<(usize, Event)> {
+    pub async fn next(&mut self) -> ApiResult<(usize, WorkEvent)> {
         let mut ending = self.app.ending.subscribe();
         let deadline = self.app.deadline(self.arrived);
         let next = async {
@@ -113,7 +115,7 @@ impl Session {
             ApiError::new(hyper::StatusCode::GATEWAY_TIMEOUT, what).code("timeout")
         };
         let (tag, event) = tokio::time::timeout_at(deadline, next).await.map_err(late)??;
-        if let (Event::Token(_), 0) = (&event, tag) {
+        if let (WorkEvent::Token(_), 0) = (&event, tag) {
             let now = Instant::now();
             match self.heard.replace(now) {
                 None => self.app.metrics.first_token.observe(now - self.arrived),
@@ -122,32 +124,33 @@ impl Session {
             }
         }
         match event {
-            Event::Failed(error) => Err(ApiError { message: self.served().clean(&error.message), ..error }),
+            WorkEvent::Failed(error) => Err(ApiError { message: self.served().clean(&error.message), ..error }),
             event => Ok((tag, event)),
         }
     }
 
     /// Everything, once all is said.
-    pub async fn finish(mut self) -> Result<(Self, Vec<Said>)> {
+    pub async fn finish(mut self) -> ApiResult<(Self, Vec<Said>)> {
         let mut said = vec![Said::default(); self.prompts.len()];
         let mut tokens: Vec<Vec<Vec<NewToken>>> = vec![vec![]; self.prompts.len()];
         let mut left = self.prompts.len();
         while left > 0 {
             let (tag, event) = self.next().await?;
             match event {
-                Event::Scored(scored) => said[tag].scored = Some(scored),
-                Event::Token(new) => {
+                WorkEvent::Scored(scored) => said[tag].scored = Some(scored),
+                WorkEvent::Token(new) => {
                     let all = &mut tokens[tag];
                     if all.len() <= new.number {
                         all.resize(new.number + 1, vec![]);
                     }
                     all[new.number].push(new);
                 }
-                Event::Finished(sequences) => {
+                WorkEvent::Finished { sequences, cached } => {
+                    said[tag].cached = cached;
                     said[tag].choices = self.choices(sequences, std::mem::take(&mut tokens[tag]))?;
                     left -= 1;
                 }
-                Event::Failed(error) => return Err(error),
+                WorkEvent::Failed(error) => return Err(error),
             }
         }
         self.tickets.clear();
@@ -155,7 +158,7 @@ impl Session {
     }
 
     /// The continuations that are told: of more than were asked for those with the best log-probability a token.
-    pub fn choices(&self, sequences: Vec<Sequence>, mut tokens: Vec<Vec<NewToken>>) -> Result<Vec<Choice>> {
+    pub fn choices(&self, sequences: Vec<Sequence>, mut tokens: Vec<Vec<NewToken>>) -> ApiResult<Vec<Choice>> {
         if sequences.is_empty() {
             let nothing = Choice {
                 tokens: vec![],

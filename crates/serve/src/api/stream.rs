@@ -5,8 +5,8 @@
 use super::logprobs::{Piece, of_prompt, of_token};
 use super::session::{Session, finish_reason};
 use crate::body::Reply;
-use crate::engine_thread::Event;
-use crate::error::{ApiError, Result};
+use crate::engine_thread::WorkEvent;
+use crate::error::{ApiError, ApiResult};
 use bytes::Bytes;
 use hyper::Response;
 use hyper::header::{self, HeaderValue};
@@ -39,6 +39,8 @@ pub enum Part<'a> {
         prompt: usize,
         /// tokens of all continuations
         completion: usize,
+        /// tokens of the prompts that were not computed again
+        cached: usize,
     },
 }
 
@@ -118,10 +120,10 @@ async fn tell<D: Dialect>(mut session: Session, dialect: D, send: UnboundedSende
 }
 
 /// Everything that a session tells, in its order.
-async fn through<D: Dialect>(session: &mut Session, out: &mut Out<D>) -> Result<std::result::Result<(), Gone>> {
+async fn through<D: Dialect>(session: &mut Session, out: &mut Out<D>) -> ApiResult<std::result::Result<(), Gone>> {
     let (n, asked) = (session.ask.n, session.ask.logprobs.is_some());
     let mut told = vec![vec![0; n]; session.prompts.len()];
-    let mut completion = 0;
+    let (mut completion, mut all_cached) = (0, 0);
     let mut left = session.prompts.len();
     macro_rules! say {
         ($index:expr, $part:expr) => {
@@ -147,14 +149,14 @@ async fn through<D: Dialect>(session: &mut Session, out: &mut Out<D>) -> Result<
             Err(_) => continue,
         };
         match event {
-            Event::Scored(scored) => {
+            WorkEvent::Scored(scored) => {
                 let prompt = &session.prompts[tag];
                 let pieces = of_prompt(session.served(), &prompt.ids, &scored);
                 for number in 0..n {
                     say!(tag * n + number, Part::Text { text: &prompt.text, pieces: Some(&pieces), ids: &prompt.ids });
                 }
             }
-            Event::Token(new) => {
+            WorkEvent::Token(new) => {
                 completion += 1;
                 if let Some(told) = told[tag].get_mut(new.number) {
                     *told += new.text.len();
@@ -165,8 +167,9 @@ async fn through<D: Dialect>(session: &mut Session, out: &mut Out<D>) -> Result<
                     say!(tag * n + new.number, Part::Text { text: &new.text, pieces, ids: &[new.id] });
                 }
             }
-            Event::Finished(sequences) => {
+            WorkEvent::Finished { sequences, cached } => {
                 left -= 1;
+                all_cached += cached;
                 for number in 0..n {
                     let sequence = sequences.get(number);
                     // What was held back when a text was cut off.
@@ -178,15 +181,15 @@ async fn through<D: Dialect>(session: &mut Session, out: &mut Out<D>) -> Result<
                     say!(tag * n + number, Part::End(end));
                 }
             }
-            Event::Failed(error) => return Err(error),
+            WorkEvent::Failed(error) => return Err(error),
         }
     }
-    say!(0, Part::Usage { prompt: session.prompt_tokens(), completion });
+    say!(0, Part::Usage { prompt: session.prompt_tokens(), completion, cached: all_cached });
     Ok(Ok(()))
 }
 
 /// Refuses to stream what is known only in the end.
-pub fn check(session: &super::ask::Ask) -> Result<()> {
+pub fn check(session: &super::ask::Ask) -> ApiResult<()> {
     match session.can_stream() {
         true => Ok(()),
         false => Err(ApiError::field("stream", "cannot be had with `beam` or `best_of`: they are known in the end")),

@@ -6,12 +6,13 @@ use super::session::Session;
 use super::{Answer, reply};
 use crate::app::App;
 use crate::body::Call;
-use crate::engine_thread::{Event, Work};
-use crate::error::{ApiError, Result};
+use crate::engine_thread::{Work, WorkEvent};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::served::Served;
 use base64::Engine as _;
 use qkv_base::Task;
+use qkv_decode::score::PromptScoring;
 use qkv_decode::{align, hard};
 use qkv_tasks::answer::AnswerOptions;
 use qkv_tasks::classify::{ClassifyInput, Label};
@@ -25,7 +26,7 @@ use std::sync::Arc;
 /// The names under which texts are given.
 const INPUT: &[&str] = &["input", "inputs", "text"];
 
-fn does<'a>(app: &'a App, fields: &Fields, task: Task, does: &str) -> Result<&'a Served> {
+fn does<'a>(app: &'a App, fields: &Fields, task: Task, does: &str) -> ApiResult<&'a Served> {
     app.model(fields.text("model")?.as_deref(), |m| m.task() == Some(task), does)
 }
 
@@ -43,7 +44,7 @@ pub fn character(text: &str, byte: usize) -> usize {
 }
 
 /// The classes of texts or pairs.
-pub async fn classes(served: &Served, inputs: &[ClassifyInput]) -> Result<Vec<Vec<Label>>> {
+pub async fn classes(served: &Served, inputs: &[ClassifyInput]) -> ApiResult<Vec<Vec<Label>>> {
     let ask = |model: &TextModel, batch: &[ClassifyInput]| {
         qkv_tasks::classify::classify(model, batch, batch.len(), &mut Silent)
     };
@@ -60,7 +61,7 @@ pub async fn classify(app: Arc<App>, mut call: Call) -> Answer {
                 (Some(a), Some(b), Some(2)) => Ok(ClassifyInput::Pair(a.into(), b.into())),
                 _ => Err(ApiError::field("pairs", "must be a list of lists of two strings")),
             };
-            pairs.iter().map(pair).collect::<Result<_>>()?
+            pairs.iter().map(pair).collect::<ApiResult<_>>()?
         }
         Some(_) => return Err(ApiError::field("pairs", "must be a list of lists of two strings")),
         None => fields.inputs(INPUT, app.limits.inputs)?.0.into_iter().map(ClassifyInput::Text).collect(),
@@ -73,7 +74,7 @@ pub async fn classify(app: Arc<App>, mut call: Call) -> Answer {
 }
 
 /// Words or entities, places in characters.
-pub async fn spans(served: &Served, texts: &[String], words: bool) -> Result<Vec<Vec<TaggedSpan>>> {
+pub async fn spans(served: &Served, texts: &[String], words: bool) -> ApiResult<Vec<Vec<TaggedSpan>>> {
     let ask = move |model: &TextModel, batch: &[String]| match words {
         true => qkv_tasks::tag::words(model, batch, batch.len(), &mut Silent),
         false => qkv_tasks::tag::entities(model, batch, batch.len(), &mut Silent),
@@ -100,7 +101,7 @@ pub async fn tag(app: Arc<App>, mut call: Call) -> Answer {
 }
 
 /// The best answers to a question.
-pub async fn answers(served: &Served, question: String, context: String, top: usize) -> Result<Vec<Value>> {
+pub async fn answers(served: &Served, question: String, context: String, top: usize) -> ApiResult<Vec<Value>> {
     let ask = move |model: &TextModel| {
         let options = AnswerOptions { top, ..AnswerOptions::default() };
         let found = qkv_tasks::answer::answer(model, &question, &context, options, &mut Silent)?;
@@ -127,7 +128,7 @@ pub async fn candidates(
     served: &Served,
     texts: &[String],
     top: usize,
-) -> Result<Vec<Vec<Vec<qkv_tasks::fill::Candidate>>>> {
+) -> ApiResult<Vec<Vec<Vec<qkv_tasks::fill::Candidate>>>> {
     let ask =
         move |model: &TextModel, batch: &[String]| qkv_tasks::fill::fill(model, batch, top, batch.len(), &mut Silent);
     served.ask_each(texts, ask).await
@@ -145,7 +146,7 @@ pub async fn fill(app: Arc<App>, mut call: Call) -> Answer {
 }
 
 /// The classes of a picture given as bytes of a PNG or JPEG file.
-pub async fn picture(served: &Served, bytes: Vec<u8>) -> Result<Vec<Label>> {
+pub async fn picture(served: &Served, bytes: Vec<u8>) -> ApiResult<Vec<Label>> {
     let ask = move |model: &TextModel| {
         let io = |e: std::io::Error| qkv_base::Error::write("a temporary file", &e, "");
         let mut file = tempfile::NamedTempFile::new().map_err(io)?;
@@ -159,7 +160,7 @@ pub async fn picture(served: &Served, bytes: Vec<u8>) -> Result<Vec<Label>> {
 }
 
 /// Base64, or a `data:` URL of it. Nothing is fetched from anywhere.
-pub fn decode_picture(name: &str, text: &str) -> Result<Vec<u8>> {
+pub fn decode_picture(name: &str, text: &str) -> ApiResult<Vec<u8>> {
     let plain =
         text.split_once(";base64,").filter(|(head, _)| head.starts_with("data:")).map_or(text, |(_, data)| data);
     let wrong = |_| ApiError::field(name, "must be the base64 of a PNG or JPEG file; addresses are not fetched");
@@ -188,7 +189,7 @@ pub async fn image(app: Arc<App>, mut call: Call) -> Answer {
 /// Answers `/v1/score`: how probable texts are, token by token.
 pub async fn score(app: Arc<App>, mut call: Call) -> Answer {
     let fields = call.fields(&app.limits).await?;
-    let served = app.model(fields.text("model")?.as_deref(), |m| m.writes(), "writes text, and so scores it")?;
+    let (served, adapter) = app.writer(fields.text("model")?.as_deref(), "writes text, and so scores it")?;
     let (texts, _) = fields.inputs(INPUT, app.limits.inputs)?;
     let source = fields.text("source")?;
     let ignored = fields.finish(app.strict)?;
@@ -202,7 +203,7 @@ pub async fn score(app: Arc<App>, mut call: Call) -> Answer {
                 served.ask(ask).await?.tokens.iter().map(|t| (t.id, t.logprob)).collect()
             }
             false if source.is_some() => return Err(ApiError::field("source", "is for models that read one")),
-            false => scored(served, &text).await?,
+            false => scored(served, &text, adapter).await?,
         };
         let sum: f64 = scored.iter().map(|(_, p)| p).sum();
         let tokens: Vec<Value> =
@@ -214,7 +215,7 @@ pub async fn score(app: Arc<App>, mut call: Call) -> Answer {
 }
 
 /// The log-probability of each token of a text, computed in chunks beside other requests.
-async fn scored(served: &Served, text: &str) -> Result<Vec<(u32, f64)>> {
+async fn scored(served: &Served, text: &str, adapter: Option<u32>) -> ApiResult<Vec<(u32, f64)>> {
     let ids = served.encode("input", text)?;
     // With a start token before it even the first token has a score.
     let bos = served.model.defaults.bos.filter(|bos| ids.first() != Some(bos));
@@ -224,11 +225,16 @@ async fn scored(served: &Served, text: &str) -> Result<Vec<(u32, f64)>> {
         return Err(ApiError::field("input", what).code("context_length_exceeded"));
     }
     let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let _ticket = served.engine.begin(Work { request: None, score: Some((ids, 0)), tag: 0, events })?;
+    let _ticket = served.engine.begin(Work {
+        request: None,
+        score: Some(PromptScoring::new(ids, 0).adapted(adapter)),
+        tag: 0,
+        events,
+    })?;
     while let Some((_, event)) = heard.recv().await {
         match event {
-            Event::Scored(tokens) => return Ok(tokens.iter().map(|t| (t.id, t.logprob as f64)).collect()),
-            Event::Failed(error) => return Err(error),
+            WorkEvent::Scored(tokens) => return Ok(tokens.iter().map(|t| (t.id, t.logprob as f64)).collect()),
+            WorkEvent::Failed(error) => return Err(error),
             _ => {}
         }
     }
@@ -283,7 +289,7 @@ pub async fn translations(
     ask: Ask,
     texts: &[String],
     arrived: std::time::Instant,
-) -> Result<Vec<(Vec<super::session::Choice>, Vec<u32>)>> {
+) -> ApiResult<Vec<(Vec<super::session::Choice>, Vec<u32>)>> {
     let mut prompts = vec![];
     for text in texts.iter().filter(|t| !t.trim().is_empty()) {
         prompts.push(Prompt { ids: served.encode("input", text)?, text: text.clone() });

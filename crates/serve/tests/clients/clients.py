@@ -1,11 +1,16 @@
-"""Real clients against `qkv serve`. Usage: clients.py URL KEY"""
+"""Real clients against `qkv serve`. Usage: clients.py URL KEY QKV MODEL
+
+QKV is the program, and MODEL the directory of the model that is served as `gpt2`: what it says of a text alone is compared with
+what the server says."""
 
 import json
 import struct
+import subprocess
 import sys
+import urllib.request
 import zlib
 
-URL, KEY = sys.argv[1], sys.argv[2]
+URL, KEY, QKV, MODEL = sys.argv[1:5]
 
 
 def png():
@@ -48,6 +53,18 @@ def with_openai():
     format = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     held = client.chat.completions.create(model="llama", messages=messages, max_tokens=40, response_format=format)
     assert isinstance(json.loads(held.choices[0].message.content)["n"], int)
+
+    number = {"type": "object", "required": ["n"], "properties": {"n": {"enum": [1, 2]}}}
+    tools = [{"type": "function", "function": {"name": "add", "parameters": number}}]
+    asked = dict(model="llama", messages=messages, max_tokens=50, tools=tools, tool_choice="required")
+    called = client.chat.completions.create(**asked).choices[0]
+    call = called.message.tool_calls[0].function
+    assert called.finish_reason == "tool_calls" and call.name == "add" and json.loads(call.arguments)["n"] in (1, 2)
+    parts = [p.choices[0].delta.tool_calls for p in client.chat.completions.create(**asked, stream=True) if p.choices]
+    assert [p[0].function.name for p in parts if p] == ["add"]
+    grammar = {"grammar": 'root ::= "[" root "]" | "x"'}
+    held = client.completions.create(model="llama", prompt="a", max_tokens=40, temperature=0, extra_body=grammar)
+    assert set(held.choices[0].text.strip()) <= set("[x]") and held.usage.prompt_tokens_details.cached_tokens == 0
 
     floats = client.embeddings.create(model="bert-mlm", input=["the fox", "the dog"], encoding_format="float")
     coded = client.embeddings.create(model="bert-mlm", input=["the fox", "the dog"])  # base64 on the wire
@@ -115,10 +132,39 @@ def with_langchain():
     chat = ChatOpenAI(model="llama", base_url=URL + "/v1", api_key=KEY, max_tokens=6, temperature=0, max_retries=0)
     whole = chat.invoke("the fox").content
     assert "".join(part.content for part in chat.stream("the fox")) == whole
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+    called = ChatOpenAI(model="llama", base_url=URL + "/v1", api_key=KEY, max_tokens=50, max_retries=0)
+    assert called.bind_tools([tool], tool_choice="required").invoke("the fox").tool_calls[0]["name"] == "now"
     vectors = OpenAIEmbeddings(model="bert-mlm", base_url=URL + "/v1", api_key=KEY, check_embedding_ctx_length=False)
     assert len(vectors.embed_documents(["the fox", "the dog"])) == 2
 
 
-for client in (with_openai, with_ollama, with_huggingface_hub, with_langchain):
+def with_lm_eval_requests():
+    """What lm-eval's `local-completions` sends for log-likelihoods, and what it reads of the answers, beside `qkv score`."""
+
+    def post(path, body):
+        headers = {"content-type": "application/json", "authorization": f"Bearer {KEY}"}
+        request = urllib.request.Request(URL + path, json.dumps(body).encode(), headers)
+        return json.load(urllib.request.urlopen(request, timeout=60))
+
+    texts = ["the quick brown fox", "the lazy dog jumps", "Ada Lives In Rome?"]
+    ids = [post("/tokenize", {"model": "gpt2", "content": text})["tokens"] for text in texts]
+    common = {"model": "gpt2", "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True}
+    for prompts in (ids, texts):
+        answer = post("/v1/completions", {"prompt": prompts, **common})
+        for choice, tokens in zip(sorted(answer["choices"], key=lambda c: c["index"]), ids):
+            begin = 4  # tokens of the context; the rest is what is judged
+            logprobs = choice["logprobs"]["token_logprobs"]
+            assert len(logprobs) == len(tokens) + 1
+            listed = ",".join(map(str, tokens))
+            done = subprocess.run([QKV, "score", MODEL, "--ids", listed, "--json"], capture_output=True, check=True, text=True)
+            alone = [t["logprob"] for t in json.loads(done.stdout)["tokens"]][-(len(tokens) - begin):]
+            served = logprobs[begin:-1]
+            assert len(alone) == len(served) and abs(sum(alone) - sum(served)) < 1e-4, (alone, served)
+            likeliest = [max(top.items(), key=lambda t: t[1])[0] for top in choice["logprobs"]["top_logprobs"][begin:-1]]
+            assert len(likeliest) == len(served)
+
+
+for client in (with_openai, with_ollama, with_huggingface_hub, with_langchain, with_lm_eval_requests):
     client()
     print(client.__name__.replace("with_", "").replace("_", "-"), "ok")

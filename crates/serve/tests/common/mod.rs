@@ -42,7 +42,10 @@ pub(crate) fn model_dir(name: &str, shape: Shape) -> PathBuf {
         train(lines.map(String::from), &spec, &mut |_| {}).unwrap().tokenizer.save(&dir).unwrap();
         let file = dir.join("tokenizer_config.json");
         let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        config["chat_template"] = json!("{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}>");
+        // One of them knows tools, in as few tokens as may be: its context is short.
+        let tools = if name == "llama" { "{% if tools %}{{ tools | length }}{% endif %}" } else { "" };
+        let messages = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}>";
+        config["chat_template"] = json!(format!("{tools}{messages}"));
         std::fs::write(&file, config.to_string()).unwrap();
     }
     dir

@@ -4,7 +4,7 @@ use super::reports;
 use crate::cli::fail::Fail;
 use crate::cli::input;
 use crate::cli::terminal::say;
-use qkv_serve::load::{Load, LoadReport, Percentiles, run as measure};
+use qkv_serve::load::{LoadTest, LoadTestReport, Percentiles, run as measure};
 use qkv_serve::{Access, App, Limits, Metrics, Served, Server};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Tokens of an answer
     #[arg(long, value_name = "N", default_value_t = 32)]
     tokens: usize,
+    /// One more client asks beside them for a token after prompts of N tokens, one after the other
+    #[arg(long, value_name = "N")]
+    beside: Option<usize>,
     /// Ids of the prompts go up to this; it matters with --url alone
     #[arg(long, value_name = "N", default_value_t = 256, requires = "url")]
     vocabulary: usize,
@@ -66,10 +69,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     for &clients in &args.clients {
         let (name, key) = (args.name.clone(), key.clone());
         let requests = clients * args.rounds;
-        let load =
-            Load { at, model: name, key, clients, requests, prompt: args.prompt, tokens: args.tokens, vocabulary };
+        let load = LoadTest {
+            at,
+            model: name,
+            key,
+            clients,
+            requests,
+            prompt: args.prompt,
+            tokens: args.tokens,
+            vocabulary,
+            beside: args.beside,
+        };
         // The first answer of a server is slower than those that follow: nobody has touched its memory yet.
-        measure(&Load { requests: 1, clients: 1, ..load.clone() })?;
+        measure(&LoadTest { requests: 1, clients: 1, beside: None, ..load.clone() })?;
         let report = measure(&load)?;
         if let Some(failure) = &report.failure {
             let what = format!("{} of {} requests failed: {failure}", report.failed, requests);
@@ -80,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     Ok(())
 }
 
-fn line(report: &LoadReport) -> String {
+fn line(report: &LoadTestReport) -> String {
     let times = |p: &Percentiles| format!("{:.1} / {:.1} / {:.1}", p.p50, p.p95, p.p99);
     format!(
         "{:>8} {:>10.2} {:>10.1}   {:<24} {} (p50 / p95 / p99)",

@@ -1,11 +1,10 @@
 //! The flags of `qkv generate`, and what they come to.
 
+use super::form::FormArgs;
 use crate::cli::fail::Fail;
 use crate::cli::flags::{BeamArgs, ChainArgs, PrefixArgs, refuse_drawn_beam};
 use crate::cli::input;
-use qkv_base::Error;
 use qkv_decode::Pick;
-use qkv_decode::pattern::Pattern;
 use qkv_decode::search::Contrastive;
 use qkv_tasks::TextModel;
 use qkv_tasks::chain::ids;
@@ -41,12 +40,6 @@ pub(crate) struct Args {
     /// Stop at this text, which is not said; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(super) stop: Vec<String>,
-    /// Say JSON that this schema holds for; the file of the schema
-    #[arg(long, value_name = "FILE", conflicts_with = "regex")]
-    pub(super) schema: Option<PathBuf>,
-    /// Say a text that this regular expression matches
-    #[arg(long, value_name = "PATTERN")]
-    pub(super) regex: Option<String>,
     /// Contrastive search: of the K most probable tokens the one least like what was said
     #[arg(long, value_name = "K")]
     pub(super) contrastive: Option<usize>,
@@ -69,6 +62,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
+    pub(super) form: FormArgs,
+    #[command(flatten)]
     pub(super) chain: ChainArgs,
     #[command(flatten)]
     pub(super) beam: BeamArgs,
@@ -82,8 +77,8 @@ impl Args {
     /// What the flags ask for.
     pub(super) fn generation<'a>(&self, model: &'a TextModel) -> Result<Generation<'a>, Fail> {
         let mut chain = self.chain.options().chain(&model.defaults)?;
-        if let Some(pattern) = self.pattern()? {
-            chain.steps.insert(0, Pattern::new(&pattern, model.token_bytes()?)?.into());
+        if let Some(step) = self.form.step(model)? {
+            chain.steps.insert(0, step);
         }
         let (asked, drawn) = (self.beam.beam.is_some(), chain.pick != Pick::Greedy);
         if self.contrastive.is_some() && (asked || self.n > 1) {
@@ -116,16 +111,6 @@ impl Args {
             traced: self.trace.is_some(),
             ..Generation::by(model, chain, search)?
         })
-    }
-
-    /// What the answer must match.
-    fn pattern(&self) -> Result<Option<String>, Fail> {
-        let Some(file) = &self.schema else { return Ok(self.regex.clone()) };
-        let place = file.display().to_string();
-        let text = std::fs::read(file).map_err(|e| Error::read(&place, &e, "check the path"))?;
-        let schema = serde_json::from_slice(qkv_base::without_bom(&text));
-        let schema = schema.map_err(|e| Error::new(&place, format!("is not JSON: {e}"), "give a JSON schema"))?;
-        Ok(Some(qkv_decode::schema::pattern(&schema).map_err(|e| Error { place, ..e })?))
     }
 
     /// The prompts in ids.

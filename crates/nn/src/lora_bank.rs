@@ -1,0 +1,148 @@
+//! Several LoRA adapters around one layer, each for the rows of a batch that name it: `y = x·W₀ᵀ + Σ over adapters of their rows`.
+//!
+//! The base product is computed once for all rows. The adapters lie side by side, A `[R, in]` and B `[out, R]` with R the sum of
+//! their ranks, and the product in between is multiplied by a mask `[N, R]` that is α/r where the rank belongs to the token's
+//! adapter and 0 elsewhere: `((x·Aᵀ) ∘ M)·Bᵀ`. So a row's answer depends on its own adapter alone, and rows without one are
+//! exactly the base's.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use qkv_nn::{Adapting, Build, Init, Linear, Lora, LoraBank, LoraSize};
+//! let (device, build) = (Device::flex(), Build::new(&Device::flex(), 3));
+//! let base = Linear::new(&build, 4, 4, true, Init::Xavier);
+//! let mut adapted = Lora::around(base.clone(), &build, LoraSize { rank: 2, alpha: 4.0, dropout: 0.0 });
+//! adapted.lora.as_mut().unwrap().b = build.param("b", [4, 2], Init::Ones);
+//! let bank = LoraBank::new(vec![(7, adapted.lora.clone().unwrap())]).unwrap();
+//! let both = Linear { bank: Some(bank), ..base.clone() };
+//! let x = Tensor::<2>::ones([2, 4], &device);
+//! let mixed = both.activated(x.clone(), None, Adapting::rows([7, Adapting::NONE].into()));
+//! assert_eq!(mixed.narrow(0, 1, 1).into_data(), base.forward(x.narrow(0, 1, 1)).into_data());
+//! ```
+
+use crate::Lora;
+use burn::module::{Module, Param};
+use burn::tensor::{Tensor, TensorData};
+use qkv_kernels::{Key, Projection, linear};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What the adapters of a pass need to know.
+#[derive(Clone, Debug, Default)]
+pub struct Adapting {
+    /// what an adapter's dropout draws from, while it learns
+    pub noise: Option<Key>,
+    /// the adapter of each token, where there are several to choose from
+    pub rows: Option<Arc<[u32]>>,
+}
+
+impl Adapting {
+    /// The number of no adapter.
+    pub const NONE: u32 = u32::MAX;
+
+    /// Nothing random, and the adapter of each token.
+    pub fn rows(rows: Arc<[u32]>) -> Self {
+        Self { noise: None, rows: Some(rows) }
+    }
+}
+
+impl From<Option<Key>> for Adapting {
+    fn from(noise: Option<Key>) -> Self {
+        Self { noise, rows: None }
+    }
+}
+
+/// Several adapters of one layer.
+#[derive(Module, Debug)]
+pub struct LoraBank {
+    /// `[R, in]`
+    a: Param<Tensor<2>>,
+    /// `[out, R]`
+    b: Param<Tensor<2>>,
+    /// the number of each adapter, its ranks, and α/r
+    #[module(skip)]
+    parts: Vec<(u32, Range<usize>, f32)>,
+}
+
+impl LoraBank {
+    /// Adapters by their numbers; none, if there are none.
+    pub fn new(adapters: Vec<(u32, Lora)>) -> Option<Self> {
+        let (mut down, mut up, mut parts, mut at) = (vec![], vec![], vec![], 0);
+        for (number, lora) in adapters {
+            let rank = lora.rank();
+            parts.push((number, at..at + rank, lora.scale() as f32));
+            at += rank;
+            down.push(lora.a.val().inner());
+            up.push(lora.b.val().inner());
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        let frozen = |t: Tensor<2>| Param::from_tensor(t).set_require_grad(false);
+        Some(Self { a: frozen(Tensor::cat(down, 0)), b: frozen(Tensor::cat(up, 1)), parts })
+    }
+
+    /// What the adapters add to the layer's answer; `rows` has the adapter of each token of `x` `[…, N, in]`.
+    pub(crate) fn delta<const D: usize>(&self, x: Tensor<D>, rows: &[u32]) -> Tensor<D> {
+        let device = x.device();
+        let down = linear(x, &[Projection::new(self.a.val(), None)], None);
+        let dims = down.dims();
+        let rank = dims[D - 1];
+        let tokens: usize = dims[..D - 1].iter().product();
+        assert_eq!(tokens, rows.len(), "an adapter for each token of the pass");
+        let mut mask = vec![0f32; tokens * rank];
+        for (token, row) in rows.iter().zip(mask.chunks_exact_mut(rank.max(1))).map(|(n, row)| (*n, row)) {
+            for (_, ranks, scale) in self.parts.iter().filter(|(number, ..)| *number == token) {
+                row[ranks.clone()].fill(*scale);
+            }
+        }
+        let mask = Tensor::<D>::from_data(TensorData::new(mask, dims), &device);
+        linear(down * mask, &[Projection::new(self.b.val(), None)], None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linear::packed;
+    use crate::{Build, Init, Linear, LoraSize};
+    use burn::tensor::Device;
+    use qkv_kernels::Activation;
+    use qkv_testkit::{max_diff, values};
+
+    /// Each row of a mixed batch is what its adapter alone gives, and rows without one are the base's to the bit.
+    #[test]
+    fn a_mixed_batch_is_its_rows() {
+        let build = Build::new(&Device::flex(), 5);
+        let layer = |name: &str, rank: usize, alpha: f64| {
+            let build = build.at(name);
+            let base = Linear::new(&Build::new(&Device::flex(), 9), 6, 5, true, Init::Xavier);
+            let mut one = Lora::around(base, &build, LoraSize { rank, alpha, dropout: 0.0 });
+            if let Some(lora) = &mut one.lora {
+                lora.b = build.param("trained", [5, rank], Init::Normal { std: 0.3 });
+            }
+            one
+        };
+        let (first, second) = (layer("first", 2, 4.0), layer("second", 3, 9.0));
+        let base = Linear { lora: None, ..first.clone() };
+        let of = |layer: &Linear| layer.lora.clone().expect("an adapter");
+        let bank = LoraBank::new(vec![(0, of(&first)), (1, of(&second))]);
+        let mixed = Linear { bank, ..base.clone() };
+        let x = build.param("x", [1, 4, 6], Init::Normal { std: 1.0 }).val();
+        let rows: Arc<[u32]> = [1, Adapting::NONE, 0, 1].into();
+        for act in [None, Some(Activation::Relu)] {
+            let all = mixed.activated(x.clone(), act, Adapting::rows(rows.clone()));
+            for (i, alone) in [&second, &base, &first, &second].into_iter().enumerate() {
+                let row = |t: Tensor<3>| values(t.narrow(1, i, 1));
+                let want = row(alone.activated(x.clone(), act, Adapting::default()));
+                let diff = max_diff(&row(all.clone()), &want);
+                assert!(diff < 1e-5 && (i != 1 || diff == 0.0), "row {i}: {diff}");
+                // And alone in the pass it is the same to the bit.
+                let one = mixed.activated(x.clone().narrow(1, i, 1), act, Adapting::rows([rows[i]].into()));
+                assert_eq!(values(one), row(all.clone()), "row {i}");
+            }
+        }
+        // Side by side with a layer that has no adapters.
+        let two = packed(x.clone(), &[&mixed, &base], None, Adapting::rows(rows));
+        assert_eq!(values(two.narrow(2, 5, 5)), values(base.forward(x)));
+    }
+}
