@@ -59,7 +59,8 @@ pub fn name_of(path: &Path) -> String {
     let part = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let own = part(&path);
     match own.strip_suffix(".gguf").or(own.strip_suffix(".safetensors")) {
-        Some("model") => path.parent().map(name_of).unwrap_or_default(),
+        // A path that is not there has no directory to be named after; what it is is said when it is loaded.
+        Some("model") => path.parent().map(name_of).filter(|n| !n.is_empty()).unwrap_or_else(|| "model".into()),
         Some(stem) => stem.to_string(),
         None if own == "model" => path.parent().map(part).unwrap_or(own),
         None => own,

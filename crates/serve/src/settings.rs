@@ -239,6 +239,12 @@ mod tests {
     }
 
     #[test]
+    fn a_model_that_is_not_there_still_has_a_name() {
+        assert_eq!(crate::name_of(std::path::Path::new("model.gguf")), "model");
+        assert_eq!(crate::name_of(std::path::Path::new("tales/model.gguf")), "tales");
+    }
+
+    #[test]
     fn other_machines_want_a_key() {
         let host = |host: &str| ServeSettings { host: Some(host.into()), ..ServeSettings::default() };
         assert!(host("127.0.0.1").access().unwrap().local && host("::1").access().unwrap().local);
