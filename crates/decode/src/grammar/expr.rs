@@ -175,11 +175,11 @@ impl Program {
         let mut visits = Visits::new(self.nodes.len());
         loop {
             let mut changed = false;
-            for rule in 0..known.len() {
+            for (rule, start) in self.starts.iter().enumerate() {
                 if known[rule] {
                     continue;
                 }
-                let mut todo = visits.begin(self.starts[rule]);
+                let mut todo = visits.begin(*start);
                 while let Some(at) = todo.pop() {
                     if visits.again(at) {
                         continue;
@@ -239,8 +239,8 @@ impl Program {
         }
         let empty = self.passable(false);
         let begins = self.begins(&empty);
-        for rule in 0..begins.len() {
-            let (mut todo, mut seen) = (begins[rule].clone(), vec![false; begins.len()]);
+        for (rule, first) in begins.iter().enumerate() {
+            let (mut todo, mut seen) = (first.clone(), vec![false; begins.len()]);
             while let Some(at) = todo.pop() {
                 if at == rule {
                     return wrong(rule, "begins with itself", "write it from the left: list ::= item list | item");

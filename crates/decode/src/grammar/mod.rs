@@ -1,7 +1,7 @@
 //! A grammar that the whole answer must follow: brackets within brackets, JSON of any depth, a programming language.
 //!
 //! A regular expression ([`crate::pattern`]) cannot count brackets; a grammar's rules call each other, and so themselves. Each rule
-//! is a small automaton over bytes ([`expr`]); a place within the grammar is a state of one of them with a stack of the states to
+//! is a small automaton over bytes (`expr.rs`); a place within the grammar is a state of one of them with a stack of the states to
 //! return to. Where a text can be read in several ways there are several places, and all are followed at once. A token stays if its
 //! bytes lead from one of the places to another; an end token stays where a place is behind the last rule. Places are numbered
 //! when they are first met, what follows a place is remembered, and a stack shares its lower part with others. A rule that calls

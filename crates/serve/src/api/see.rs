@@ -33,10 +33,6 @@ const GRADIENTS: usize = 128;
 /// The most tokens that are traced.
 const TRACED: usize = 64;
 
-fn by_name(name: &str) -> Option<View> {
-    View::ALL.into_iter().find(|view| format!("{view:?}").to_lowercase() == name)
-}
-
 /// What is looked at, as the views take it. A text is always given as ids: as a text it could be taken for the name of a file.
 enum Looked {
     Ids(Vec<u32>, Option<Vec<u32>>),
@@ -81,14 +77,14 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
 pub fn names(served: &Served) -> Vec<String> {
     // A recurrent network has no heads to look at.
     let fits = |view: &&View| served.model.spec().recurrence().is_none() && view.fits(&served.model);
-    let mut can: Vec<String> = View::ALL.iter().filter(fits).map(|view| format!("{view:?}").to_lowercase()).collect();
+    let mut can: Vec<String> = View::ALL.iter().filter(fits).map(|view| view.name().to_string()).collect();
     can.extend(served.writes().then(|| "trace".to_string()));
     can
 }
 
 fn views(names: &[String], served: &Served) -> ApiResult<Vec<View>> {
     let can = self::names(served);
-    let one = |name: &String| match by_name(name).filter(|_| can.contains(name)) {
+    let one = |name: &String| match View::parse(name).filter(|_| can.contains(name)) {
         Some(view) => Ok(view),
         None => {
             let shown: String = name.chars().take(40).collect();
