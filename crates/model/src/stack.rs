@@ -115,6 +115,7 @@ impl Stack {
             },
             sight: match (role, stack.window.size()) {
                 (Role::Encoder, _) => Sight::Both,
+                _ if stack.window == Window::Unmasked => Sight::Both,
                 (_, Some(n)) => Sight::Window(n),
                 (_, None) => Sight::Causal,
             },

@@ -2,8 +2,10 @@
 //! it, the run directory keeps it, and what it does not say has the default that is written here.
 
 mod check;
+mod network;
 mod text;
 
+pub use network::Model;
 pub use text::set;
 
 use qkv_base::{Error, MOST_TEXT, Result, Task, nearest, read_text};
@@ -126,52 +128,6 @@ pub struct Pieces {
 impl Default for Pieces {
     fn default() -> Self {
         Self { kind: "unigram".into(), vocab: 4000, path: String::new() }
-    }
-}
-
-/// The network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Model {
-    /// the name of a family, such as `marian` or `qwen3`
-    pub family: String,
-    /// C
-    pub width: usize,
-    /// blocks (of each stack)
-    pub layers: usize,
-    /// H
-    pub heads: usize,
-    /// width of the feed-forward; 0: four times the width
-    pub inner: usize,
-    /// key and value heads (llama); 0: as many as heads
-    pub kv_heads: usize,
-    /// side of a patch (vit)
-    pub patch: usize,
-    /// probability of dropping
-    pub dropout: f64,
-    /// standard deviation of the weights at the start; 0: what suits the width
-    pub start: f64,
-    /// a directory to start from instead of chance; `recipe:NAME`: what that recipe makes, run first in the same place
-    pub from: String,
-    /// parameters whose path starts so do not learn
-    pub freeze: Vec<String>,
-}
-
-impl Default for Model {
-    fn default() -> Self {
-        Self {
-            family: qkv_model::families::marian::SHEET.name.into(),
-            width: 256,
-            layers: 3,
-            heads: 4,
-            inner: 0,
-            kv_heads: 0,
-            patch: 4,
-            dropout: 0.1,
-            start: 0.0,
-            from: String::new(),
-            freeze: vec![],
-        }
     }
 }
 

@@ -127,19 +127,26 @@ pub(super) fn new(cell: RecurrentCell, sizes: &Sizes) -> Result<Spec> {
     })
 }
 
-fn write(spec: &Spec, config: &mut Config) -> Result<()> {
+/// What every recurrent network says of itself.
+pub(super) fn write_shared(spec: &Spec, config: &mut Config) -> Result<Recurrence> {
     let Some((stack, cells)) = spec.recurrence() else {
         return Err(Error::new("spec", "the layers are not recurrent", "choose another family"));
     };
     config.set("vocab_size", spec.vocabulary().unwrap_or(0));
     config.set("hidden_size", spec.width);
     config.set("num_layers", stack.layers);
-    config.set("bidirectional", cells.ways == Ways::Both);
     config.set("dropout", spec.dropout.hidden);
-    match spec.head {
-        Head::Language { output, .. } => config.set("tie_word_embeddings", output != Output::Own),
-        Head::Classify { labels, .. } | Head::Tag { labels } => super::name_labels(config, labels),
-        _ => {}
+    if let Head::Language { output, .. } = spec.head {
+        config.set("tie_word_embeddings", output != Output::Own);
+    }
+    Ok(cells)
+}
+
+fn write(spec: &Spec, config: &mut Config) -> Result<()> {
+    let cells = write_shared(spec, config)?;
+    config.set("bidirectional", cells.ways == Ways::Both);
+    if let Head::Classify { labels, .. } | Head::Tag { labels } = spec.head {
+        super::name_labels(config, labels);
     }
     Ok(())
 }

@@ -7,11 +7,11 @@
 //! Nobody else's files are like these: `model_type` is ours, parameters have the names and shapes that PyTorch gives those of
 //! `nn.Embedding`, `nn.LSTM` or `nn.GRU`, `nn.GRUCell` and `nn.Linear`. Source and target share one table.
 
-use super::recurrent::{refuse_sizes, word};
+use super::recurrent::{refuse_sizes, word, write_shared};
 use super::{Config, Files, HeadKind, Sheet};
 use super::{Framing, LinearLayout, Pieces, Sizes, TargetStart, TextStart, TokenizerShape, Tokenizing};
+use crate::Result;
 use crate::spec::{Handover, Head, Output, Pool, Recurrence, Shape, Spec, Stack};
-use crate::{Error, Result};
 use qkv_kernels::{Activation, RecurrentCell};
 use qkv_nn::recurrent::Ways;
 use qkv_weights::Names;
@@ -62,17 +62,8 @@ pub(super) fn new(cell: RecurrentCell, hands: Handover, name: &str, sizes: &Size
 }
 
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {
-    let Some((stack, _)) = spec.recurrence() else {
-        return Err(Error::new("spec", "the layers are not recurrent", "choose another family"));
-    };
-    config.set("vocab_size", spec.vocabulary().unwrap_or(0));
-    config.set("hidden_size", spec.width);
-    config.set("num_layers", stack.layers);
-    config.set("dropout", spec.dropout.hidden);
+    write_shared(spec, config)?;
     config.set("is_encoder_decoder", true);
-    if let Head::Language { output, .. } = spec.head {
-        config.set("tie_word_embeddings", output != Output::Own);
-    }
     Ok(())
 }
 

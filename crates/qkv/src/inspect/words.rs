@@ -61,6 +61,7 @@ fn shape(spec: &Spec) -> String {
                 window - 1,
                 ordinal(full_every)
             ),
+            Window::Unmasked => format!("decoder of {}, sees what comes next as well", layers(stack)),
             Window::None => format!("decoder of {}, sees itself and everything before", layers(stack)),
         },
         Shape::Pair { encoder, decoder } => {
@@ -144,6 +145,7 @@ fn norm(norm: NormKind) -> String {
     match norm {
         NormKind::Layer { eps } => format!("LayerNorm, ε {eps:e}"),
         NormKind::Rms { eps } => format!("RMSNorm, ε {eps:e}"),
+        NormKind::None => "none".into(),
         NormKind::RmsOnePlus { eps } => format!("RMSNorm with gains counted from one, ε {eps:e}"),
     }
 }
