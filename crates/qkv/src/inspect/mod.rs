@@ -10,10 +10,12 @@
 
 mod file;
 pub mod numbers;
+mod training;
 mod tree;
 mod words;
 
 pub use file::{OnDisk, file};
+pub use training::Training;
 
 use numbers::{bytes, flops, grouped, short};
 use qkv_base::{Error, Result};
