@@ -20,6 +20,7 @@ pub(crate) fn unused_sizes(model: &Model) -> Option<String> {
         ("heads", model.heads, usual.heads),
         ("inner", model.inner, usual.inner),
         ("kv_heads", model.kv_heads, usual.kv_heads),
+        ("window", model.window, usual.window),
         ("patch", model.patch, usual.patch),
     ];
     let said = sizes.iter().filter(|(_, n, usual)| n != usual).map(|(name, n, _)| format!("model.{name} = {n}"));
@@ -114,6 +115,7 @@ fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, 
         std: (start > 0.0).then_some(start),
         pictures,
         labels: labels.len(),
+        window: (recipe.model.window > 0).then_some(recipe.model.window),
     })
 }
 

@@ -3,7 +3,7 @@
 
 use crate::corpus::Splits;
 use crate::network::{begin, family, of_its_own, unused_sizes};
-use crate::recipe::{Data, Recipe};
+use crate::recipe::{AdapterStart, Data, Recipe};
 use crate::run::{Job, Origin, RunSettings};
 use burn::tensor::Device;
 use qkv_base::{Error, Result, Task};
@@ -80,7 +80,10 @@ impl Plan {
         if recipe.lora.rank > 0 {
             let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();
             let lora = &recipe.lora;
-            let model = pretrained.model.with_lora(&targets, lora.size(), recipe.train.seed)?;
+            let mut model = pretrained.model.with_lora(&targets, lora.size(), recipe.train.seed)?;
+            if lora.start == AdapterStart::Gaussian {
+                model = model.with_gaussian_adapters(recipe.train.seed);
+            }
             // A new head has nothing to be adapted from: it learns whole.
             let fresh = |target: &&&str| pretrained.report.fresh.iter().any(|path| path.starts_with(**target));
             if let Some(head) = targets.iter().find(fresh) {
@@ -223,8 +226,9 @@ fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
         "bpe" => Kind::Bpe,
         "wordpiece" => Kind::WordPiece,
         "char" => Kind::Char,
+        "word" => Kind::Word,
         other => {
-            let names = ["unigram", "bpe", "wordpiece", "char"];
+            let names = ["unigram", "bpe", "wordpiece", "char", "word"];
             let near = qkv_base::nearest(other, names).unwrap_or_default();
             let hint = format!("did you mean `{near}`? there are {}", names.join(", "));
             return Err(Error::new("tokenizer.kind", format!("there is no kind `{other}`"), hint));
@@ -319,17 +323,20 @@ mod tests {
 
     /// A recipe of a small network of this family, with one more line about the network.
     fn small(family: &str, goal: &str, more: &str) -> Result<Plan> {
-        let plan = |heads: usize| {
+        let plan = |heads: usize, layers: usize| {
             let text = format!(
                 "[data]\ncorpus = \"builtin:{}\"\nobjective = \"{goal}\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
-                 [tokenizer]\nkind = \"\"\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 32\nlayers = 2\nheads = {heads}\n\
+                 [tokenizer]\nkind = \"\"\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 32\nlayers = {layers}\nheads = {heads}\n\
                  {more}\n[train]\nrows = 4",
                 if goal == "translate" { "en-it" } else { "stories" }
             );
             Plan::new(&Recipe::parse("test", &text)?, None)
         };
-        match plan(4) {
-            Err(error) if error.place == "model.heads" => plan(1), // there is no attention
+        match plan(4, 2) {
+            Err(error) if error.place == "model.heads" => match plan(1, 2) {
+                Err(error) if error.place == "model.layers" => plan(1, 1), // and one layer
+                plan => plan,                                              // there is no attention
+            },
             plan => plan,
         }
     }

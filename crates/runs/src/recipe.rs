@@ -21,6 +21,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("reverse", include_str!("../../../recipes/reverse.toml")),
     ("char-gpt", include_str!("../../../recipes/char-gpt.toml")),
     ("char-lstm", include_str!("../../../recipes/char-lstm.toml")),
+    ("names", include_str!("../../../recipes/names.toml")),
     ("gpt", include_str!("../../../recipes/gpt.toml")),
     ("llama", include_str!("../../../recipes/llama.toml")),
     ("bert", include_str!("../../../recipes/bert.toml")),
@@ -117,7 +118,7 @@ impl Data {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pieces {
-    /// `unigram`, `bpe`, `wordpiece` or `char`; empty: what the family is used to
+    /// `unigram`, `bpe`, `wordpiece`, `char` or `word`; empty: what the family is used to
     pub kind: String,
     /// pieces at most
     pub vocab: usize,
@@ -293,11 +294,24 @@ pub struct Lora {
     pub targets: Vec<String>,
     /// probability of dropping what an adapter reads
     pub dropout: f64,
+    /// how A starts: `uniform`, as PEFT draws it, or `gaussian`, as the paper says
+    pub start: AdapterStart,
+}
+
+/// How A of an adapter starts; B starts at nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdapterStart {
+    /// within ±1/√in
+    #[default]
+    Uniform,
+    /// with a deviation of 1/√in
+    Gaussian,
 }
 
 impl Default for Lora {
     fn default() -> Self {
-        Self { rank: 0, alpha: 16.0, targets: vec!["q".into(), "v".into()], dropout: 0.0 }
+        Self { rank: 0, alpha: 16.0, targets: vec!["q".into(), "v".into()], dropout: 0.0, start: AdapterStart::Uniform }
     }
 }
 

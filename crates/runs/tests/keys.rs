@@ -31,7 +31,7 @@ const OTHER: &[(&str, &str)] = &[
     ("tokenizer.path", "\"nowhere\""),
     ("model.family", "\"other\""),
     ("model.width", "48"),
-    ("model.layers", "1"),
+    ("model.layers", "3 | 1"),
     ("model.heads", "2"),
     ("model.inner", "40"),
     ("model.kv_heads", "2"),
@@ -45,6 +45,7 @@ const OTHER: &[(&str, &str)] = &[
     ("model.scale", "\"one\" | \"root\""),
     ("model.mask", "\"none\""),
     ("model.tie", "true | false"),
+    ("model.window", "5"),
     ("model.patch", "8"),
     ("model.dropout", "0.3"),
     ("model.start", "0.05"),
@@ -87,6 +88,7 @@ const OTHER: &[(&str, &str)] = &[
     ("lora.alpha", "3.0"),
     ("lora.targets", "[\"k\"]"),
     ("lora.dropout", "0.5"),
+    ("lora.start", "\"gaussian\""),
 ];
 
 /// All that a plan hands on: the network's spec and weights, the data and how they are cut and dealt, the optimiser,
@@ -117,7 +119,7 @@ fn effects(plan: &mut Plan) -> String {
 fn beside(key: &str) -> &'static str {
     match key {
         "optim.momentum" => "[optim]\nname = \"sgd\"",
-        "lora.alpha" | "lora.targets" | "lora.dropout" => "[lora]\nrank = 2",
+        "lora.alpha" | "lora.targets" | "lora.dropout" | "lora.start" => "[lora]\nrank = 2",
         "train.rows" => "",
         _ => "",
     }
@@ -161,6 +163,11 @@ fn every_key(names: &[&str]) {
         // Networks without attention have no heads.
         let base = match made(&base) {
             Err(e) if e.place == "model.heads" => base.replace("heads = 4", "heads = 1"),
+            _ => base,
+        };
+        // And one has one layer.
+        let base = match made(&base) {
+            Err(e) if e.place == "model.layers" => base.replace("layers = 2", "layers = 1"),
             _ => base,
         };
         for (key, value) in OTHER {

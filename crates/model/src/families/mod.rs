@@ -28,6 +28,7 @@ pub mod gru;
 pub mod llama;
 pub mod lstm;
 pub mod marian;
+pub mod nplm;
 pub mod qwen3;
 mod recurrent;
 mod recurrent_pair;
@@ -99,6 +100,7 @@ pub const ALL: &[&Sheet] = &[
     &bart::SHEET,
     &marian::SHEET,
     &vit::SHEET,
+    &nplm::SHEET,
     &rnn::SHEET,
     &gru::SHEET,
     &lstm::SHEET,

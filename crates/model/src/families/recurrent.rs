@@ -59,7 +59,7 @@ pub(super) fn spec(
     dropout: f64,
 ) -> Spec {
     let plain = Stack::new(layers, 1, width, Activation::Tanh);
-    let stack = Stack { recurrent: Some(Recurrence { cell, ways, handover: None }), ..plain };
+    let stack = Stack { recurrent: Some(Recurrence { cell, ways, handover: None, window: None }), ..plain };
     Spec {
         input: crate::presets::tokens(vocabulary),
         width,
@@ -89,10 +89,15 @@ pub(super) fn read(sheet: &Sheet, cell: RecurrentCell, config: &Config) -> Resul
     let head = match task {
         HeadKind::Classify => Head::Classify { labels, pool: Pool::First },
         HeadKind::Tag => Head::Tag { labels },
-        _ if config.switch_or("tie_word_embeddings", false)? => Head::Language { output: Output::Tied, bias: false },
-        _ => spec.head,
+        _ => output(config, spec.head)?,
     };
     Ok(Spec { head, ..spec })
+}
+
+/// The head of a language model: `own`, or the table of tokens.
+pub(super) fn output(config: &Config, own: Head) -> Result<Head> {
+    let tied = config.switch_or("tie_word_embeddings", false)?;
+    Ok(if tied { Head::Language { output: Output::Tied, bias: false } } else { own })
 }
 
 /// Sizes that recurrent networks do not have.

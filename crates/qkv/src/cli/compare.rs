@@ -105,10 +105,11 @@ fn entries(args: &Args) -> Result<Vec<Entry>, Fail> {
         Ok(args.set.iter().try_fold(recipe, |recipe, change| recipe.assign(change))?)
     };
     match args.what.as_slice() {
-        [one] if args.over.is_empty() => Err(Fail::usage(
-            format!("`{one}` alone has nothing to be compared with"),
-            "add --over model.norm=layer,rms",
-        )),
+        [one] if args.over.is_empty() => {
+            recipe(one)?; // a name that there is not is said first
+            let what = format!("`{one}` alone has nothing to be compared with");
+            Err(Fail::usage(what, "add --over model.norm=layer,rms"))
+        }
         [one] => Ok(variations(&recipe(one)?, &args.over)?),
         several => {
             let mut all = vec![];

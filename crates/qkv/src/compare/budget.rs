@@ -102,7 +102,14 @@ fn paced(recipe: Recipe, steps: u64) -> Result<Recipe> {
 fn seconds_a_step(recipe: &Recipe, dir: &Path, threads: usize) -> Result<f64> {
     let (stop, mut took) = (AtomicBool::new(false), vec![]);
     let _ = std::fs::remove_dir_all(dir);
-    let look = recipe.clone().set("eval.every", 0)?.set("checkpoint.every", 0)?.out(dir).threads(threads);
+    let look = recipe
+        .clone()
+        .set("eval.every", 0)?
+        .set("checkpoint.every", 0)?
+        .set("train.epochs", 0.0)?
+        .set("train.steps", 10 * LOOK)?
+        .out(dir)
+        .threads(threads);
     look.run_until(&stop, &mut |event: &Event| {
         if let Event::Step(step) = event {
             took.extend((step.step > WARM).then_some(step.took));

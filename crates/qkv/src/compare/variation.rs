@@ -153,7 +153,7 @@ fn one(
         observer.see(&Event::Note(format!("{} is there already", dir.display())))?;
         return Ok(finished);
     }
-    let mut watch = Watch { observer, parameters: 0 };
+    let mut watch = Watch { observer, parameters: 0, memory: 0 };
     let begun = held.is_some() && dir.join("recipe.toml").exists();
     let run = if begun {
         let recipe = Recipe::parse(&entry.label, &qkv_runs::session::recipe_of(dir)?)?.threads(setup.threads);
@@ -168,16 +168,17 @@ fn one(
         qkv_weights::write_atomically(&dir.join("question.txt"), question.as_bytes())?;
         run
     };
-    finish(entry, seed, watch.parameters, &run)
+    finish(entry, seed, [watch.parameters, watch.memory], &run)
 }
 
-fn finish(entry: &Entry, seed: u64, parameters: u64, run: &Run) -> Result<Finished> {
+fn finish(entry: &Entry, seed: u64, [parameters, memory]: [u64; 2], run: &Run) -> Result<Finished> {
     if run.outcome.ended == Ended::Asked {
         let hint = "the same command goes on where it was stopped";
         return Err(Error::new("compare", "was asked to stop", hint).of_kind(Kind::Interrupted));
     }
     let recipe = text::Recipe::parse("recipe", &qkv_runs::session::recipe_of(run.dir())?)?;
-    let finished = Finished::of(&entry.label, seed, parameters, recipe.train.steps, &run.outcome);
+    let finished =
+        Finished { memory, ..Finished::of(&entry.label, seed, parameters, recipe.train.steps, &run.outcome) };
     finished.save()?;
     Ok(finished)
 }
@@ -193,12 +194,15 @@ fn judged_alike(recipe: Recipe, seed: u64) -> Result<Recipe> {
 struct Watch<'a> {
     observer: &'a mut (dyn Observer + Send),
     parameters: u64,
+    /// weights, gradients, moments and a pass: without what the program itself holds
+    memory: u64,
 }
 
 impl Observer for Watch<'_> {
     fn see(&mut self, event: &Event) -> Result<()> {
         if let Event::Began(beginning) = event {
             self.parameters = beginning.parameters;
+            self.memory = 4 * beginning.parameters + beginning.need.beside + beginning.need.pass;
         }
         self.observer.see(event)
     }

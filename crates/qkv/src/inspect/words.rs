@@ -89,6 +89,9 @@ fn recurrent_shape(spec: &Spec, stack: &Stack) -> String {
 }
 
 fn recurrent_cells(spec: &Spec, cells: Recurrence) -> String {
+    if let Some(window) = cells.window {
+        return format!("a fixed window: {} units, tanh of the last {window} inputs beside each other", spec.width);
+    }
     let width = if cells.ways == Ways::Both { spec.width / 2 } else { spec.width };
     match cells.cell {
         RecurrentCell::Rnn => format!("RNN: {width} units, tanh of input and state"),

@@ -30,8 +30,8 @@ impl Recipe {
             let what = format!("`{}` does not read it", optim.name);
             return refuse(format!("optim.{key}"), what, "leave it out, or choose another optim.name");
         }
-        let adapters =
-            (lora.alpha, &lora.targets, lora.dropout) != (usual.lora.alpha, &usual.lora.targets, usual.lora.dropout);
+        let adapters = (lora.alpha, &lora.targets, lora.dropout, lora.start)
+            != (usual.lora.alpha, &usual.lora.targets, usual.lora.dropout, usual.lora.start);
         if lora.rank == 0 && adapters {
             return refuse(
                 "lora".into(),

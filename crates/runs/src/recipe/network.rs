@@ -40,6 +40,8 @@ pub struct Model {
     pub mask: MaskChoice,
     /// whether the output is the table of tokens
     pub tie: Switch,
+    /// tokens that are seen at once (nplm); 0: what the family is used to
+    pub window: usize,
     /// side of a patch (vit)
     pub patch: usize,
     /// probability of dropping
@@ -71,6 +73,7 @@ impl Default for Model {
             scale: ScaleChoice::Family,
             mask: MaskChoice::Family,
             tie: Switch::Family,
+            window: 0,
             patch: 4,
             dropout: 0.1,
             start: 0.0,
