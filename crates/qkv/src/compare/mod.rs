@@ -116,8 +116,8 @@ pub fn compare(
     stop: &AtomicBool,
     observer: &mut (dyn Observer + Send),
 ) -> Result<Compared> {
+    let metric = table::metric_of(entries)?; // before anything is run
     let all = run_all(entries, setup, stop, observer)?;
-    let metric = table::metric_of(entries)?;
     let names: Vec<&str> = entries.iter().map(|e| e.label.as_str()).collect();
     let title = format!("{name}: {}", names.join(", "));
     let idea = format!("One corpus, {}, judged by {} on the unseen test.", setup.budget_in_words(), metric.name());
