@@ -28,7 +28,7 @@ fn losses(run: &Finished, corpus: &str) -> Result<(f64, f64)> {
     for i in 0..TEXTS {
         let text = corpus.example(run.seed, Split::Test, i).texts().join(" ");
         let mut ids = model.encode(&text)?;
-        ids.truncate(TOKENS);
+        ids.truncate(TOKENS.min(network.context().unwrap_or(TOKENS)));
         let logits = |ids: &[u32]| -> Result<Vec<f32>> {
             let scores = network.logits(&Tokens::new(Ids::one(ids.to_vec())), &mut Cx::eval())?;
             scores.into_data().try_to_vec().map_err(|e| Error::internal("leak", format!("{e:?}")))
