@@ -5,6 +5,7 @@
 //! a model directory says about it all.
 
 pub mod chain;
+mod conflicts;
 pub mod decoder;
 mod defaults;
 pub mod engine;

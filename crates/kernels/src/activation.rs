@@ -14,9 +14,11 @@ use crate::threads;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Tensor, activation};
 use pulp::Simd;
+use serde::{Deserialize, Serialize};
 
 /// Which non-linearity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Activation {
     /// `max(x, 0)`
     Relu,

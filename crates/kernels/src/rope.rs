@@ -15,10 +15,12 @@ use crate::simd::simd;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Tensor, TensorData};
 use pulp::{bytemuck, c32};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Which two features make a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pairing {
     /// (i, i + R/2)
     Halves,

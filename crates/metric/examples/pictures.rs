@@ -26,9 +26,14 @@ fn main() -> qkv_base::Result<()> {
             .map(|(a, b)| (a.to_string(), b.to_string()))
             .to_vec(),
         charts: vec![
-            Chart { title: "Loss".into(), series: losses.clone(), scale: Scale::Linear },
-            Chart { title: "Loss, logarithmic".into(), series: losses, scale: Scale::Log },
-            Chart { title: "Learning rate".into(), series: vec![series("lr", rate)], scale: Scale::Linear },
+            Chart { title: "Loss".into(), series: losses.clone(), scale: Scale::Linear, ..Chart::default() },
+            Chart { title: "Loss, logarithmic".into(), series: losses, scale: Scale::Log, ..Chart::default() },
+            Chart {
+                title: "Learning rate".into(),
+                series: vec![series("lr", rate)],
+                scale: Scale::Linear,
+                ..Chart::default()
+            },
         ],
         tables: vec![Table {
             title: "Test".into(),

@@ -26,7 +26,7 @@ pub enum Scale {
     Log,
 }
 
-/// Some curves over the same steps.
+/// Some curves over the same steps, or over anything else that can be counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
     /// what is shown
@@ -35,6 +35,8 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// the scale of the values
     pub scale: Scale,
+    /// what the values stand over; empty: steps
+    pub across: String,
 }
 
 const WIDTH: f64 = 720.0;
@@ -94,6 +96,10 @@ impl Chart {
         out + "</figure>"
     }
 
+    fn unit(&self) -> &str {
+        if self.across.is_empty() { "step" } else { &self.across }
+    }
+
     fn draw(&self, out: &mut String, x: &Axis, y: &Axis, drawable: impl Fn(f64) -> bool) {
         let _ = write!(
             out,
@@ -124,8 +130,9 @@ impl Chart {
         let middle = (left + right) / 2.0;
         let _ = write!(
             out,
-            "<text class=\"tick\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">step</text>",
-            HEIGHT - 4.0
+            "<text class=\"tick\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            HEIGHT - 4.0,
+            escape_html(self.unit())
         );
         let _ = write!(out, "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{floor}\" y2=\"{floor}\"/>");
         for (i, series) in self.series.iter().enumerate() {
@@ -146,11 +153,12 @@ impl Chart {
             for (px, py) in good.iter().rev().step_by(every) {
                 let _ = write!(
                     out,
-                    "<circle class=\"c{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\"><title>{}, step {}: {}</title></circle>",
+                    "<circle class=\"c{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\"><title>{}, {} {}: {}</title></circle>",
                     i % COLOURS,
                     x.place(*px),
                     y.place(*py),
                     escape_html(&series.name),
+                    escape_html(self.unit()),
                     human_number(*px),
                     human_number(*py)
                 );
@@ -307,7 +315,8 @@ mod tests {
     #[test]
     fn what_cannot_be_drawn_is_said() {
         let chart = |points: Vec<(f64, f64)>, scale| {
-            Chart { title: "<&>".into(), series: vec![Series { name: "s".into(), points }], scale }.html()
+            Chart { title: "<&>".into(), series: vec![Series { name: "s".into(), points }], scale, ..Chart::default() }
+                .html()
         };
         let log = chart(vec![(0.0, 1.0), (1.0, -1.0), (2.0, f64::NAN), (3.0, 10.0)], Scale::Log);
         assert!(log.contains("2 points have no place on this scale") && log.contains("&lt;&amp;&gt;"));

@@ -203,6 +203,7 @@ mod tests {
                 title: evil.into(),
                 series: vec![Series { name: evil.into(), points }; 2],
                 scale: Scale::Linear,
+                across: evil.into(),
             }],
             tables: vec![Table {
                 title: evil.into(),

@@ -66,6 +66,10 @@ fn block(spec: &Spec, stack: &Stack, tokens: usize, memory: usize) -> usize {
     if let Some(cells) = stack.recurrent {
         // The projected input and, for a GRU, the projected state; opened gates; states; and the input itself.
         let (gates, parts) = (cells.cell.gates(), cells.cell.parts());
+        // A window is read as so many inputs beside each other.
+        if let Some(window) = cells.window {
+            return (2 * window + 2) * spec.width * tokens;
+        }
         return (2 * gates + gates + parts + 2) * spec.width * tokens;
     }
     let (c, heads) = (spec.width, stack.heads(spec.width));

@@ -17,11 +17,29 @@
 use crate::block::Block;
 use crate::{Error, Result};
 use crate::{Transformer, stack::Stack};
-use burn::module::Module;
-use qkv_nn::{Attention, Build, FeedForward, Linear, Lora, LoraBank, LoraSize};
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use qkv_nn::{Attention, Build, FeedForward, Init, Linear, Lora, LoraBank, LoraSize, MapParam, map_params};
 use std::collections::BTreeMap;
 
 impl Transformer {
+    /// The same with A of every adapter drawn from a Gaussian of deviation 1/√in, as the paper says; PEFT draws uniformly.
+    pub fn with_gaussian_adapters(self, seed: u64) -> Self {
+        struct Gaussian(u64);
+        impl MapParam for Gaussian {
+            fn map<const D: usize>(&mut self, path: &str, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+                if !path.ends_with("lora.a") {
+                    return param;
+                }
+                let shape = param.lazy_shape().dims::<D>();
+                let std = (shape[D - 1].max(1) as f64).powf(-0.5);
+                let build = Build::new(&param.lazy_device(), self.0);
+                build.param(path, shape, Init::Normal { std })
+            }
+        }
+        map_params(self, &mut Gaussian(seed))
+    }
+
     /// The network with a new adapter `(α/r)·B·A` of this size around every linear layer whose path ends in one of
     /// `targets`, and all else frozen. B starts at 0, so at first nothing has changed; A is drawn from `seed`.
     pub fn with_lora(self, targets: &[&str], size: LoraSize, seed: u64) -> Result<Self> {

@@ -28,6 +28,10 @@ pub struct Count {
     pub cache_bytes: u64,
     /// bytes of the state that recurrent layers carry, however long the text, in f32
     pub state_bytes: u64,
+    /// of all that, in the feed-forwards
+    pub ffn_flops: f64,
+    /// of all that, in scores and mixtures: what grows with the length, so that a whole text costs N²
+    pub square_flops: f64,
 }
 
 impl Count {
@@ -73,13 +77,25 @@ impl Count {
         });
         let with_head = |flops: f64, here: bool| if here { flops + head } else { flops };
         let reads_only = spec.decoder().is_none();
-        let state_bytes =
-            spec.recurrence().map_or(0, |(stack, cells)| 4 * (stack.layers * cells.cell.parts() * spec.width) as u64);
+        let state_bytes = spec.recurrence().map_or(0, |(stack, cells)| {
+            // A window holds the inputs before the last one.
+            let vectors = cells.window.map_or(stack.layers * cells.cell.parts(), |window| window.saturating_sub(1));
+            4 * (vectors * spec.width) as u64
+        });
         let cache_bytes = spec.decoder().filter(|s| s.recurrent.is_none()).map_or(0, |s| {
             let heads = s.heads(spec.width);
             8 * (s.layers * heads.kv_heads * heads.dim) as u64
         });
+        let inside = |p: &&Parameter| p.path.contains(".ffn.") && p.path.ends_with(".weight");
+        let ffn_flops = parameters.iter().filter(inside).map(|p| 2.0 * p.elements() as f64).sum();
+        let square_flops = spec.encoder().map_or(0.0, |s| looking(s, length as f64))
+            + spec.decoder().map_or(0.0, |s| {
+                let pair = matches!(spec.shape, Shape::Pair { .. });
+                looking(s, keys(s) / 2.0) + if pair { looking(s, length as f64) } else { 0.0 }
+            });
         Ok(Self {
+            ffn_flops,
+            square_flops,
             encode_flops: with_head(encode, reads_only),
             decode_flops: with_head(decode, !reads_only),
             cache_bytes,

@@ -9,7 +9,7 @@ use crate::stack::Role;
 use burn::tensor::{Int, Tensor};
 use qkv_kernels::{Mask, RecurrentCell};
 use qkv_nn::recurrent::{AttendingDecoder, Cell, Prepared, Recurrent, Ways};
-use qkv_nn::{Build, Cx, Init, RowCache};
+use qkv_nn::{Build, Cx, FixedWindow, Init, RowCache};
 
 /// Whether a stack of a pair hands this over, or takes it.
 pub(crate) fn hands(stack: &Stack, what: Handover) -> bool {
@@ -19,10 +19,40 @@ pub(crate) fn hands(stack: &Stack, what: Handover) -> bool {
 /// The recurrent layers of a stack, where they are of this kind.
 pub(crate) fn recurrent<C: Cell>(build: &Build, spec: &Spec, stack: &Stack, role: Role) -> Option<Recurrent<C>> {
     let looks = role == Role::CrossDecoder && hands(stack, Handover::Attention);
-    let cells = stack.recurrent.filter(|cells| cells.cell == C::KIND && !looks)?;
+    let cells = stack.recurrent.filter(|cells| cells.cell == C::KIND && !looks && cells.window.is_none())?;
     let hidden = if cells.ways == Ways::Both { spec.width / 2 } else { spec.width };
     let net = Recurrent::with(&build.at("cells"), spec.width, hidden, stack.layers, cells.ways, Init::FanIn);
     Some(net.with_dropout(spec.dropout.hidden))
+}
+
+/// The layer over the last few inputs, where there is such.
+pub(crate) fn fixed(build: &Build, spec: &Spec, stack: &Stack) -> Option<FixedWindow> {
+    let window = stack.recurrent?.window?;
+    let net = FixedWindow::new(&build.at("fixed"), spec.width, window, Init::FanIn);
+    Some(net.with_dropout(spec.dropout.hidden))
+}
+
+/// A layer over the last few inputs of x `[B, T, C]`, or of rows that join and leave `[1, N, C]`, each behind its own.
+pub(crate) fn look_back(net: &FixedWindow, x: &Tensor<3>, cx: &mut Cx) -> Tensor<3> {
+    let path = cx.path().to_string();
+    let y = match cx.rows.as_mut() {
+        None => net.forward(x.clone(), None, cx).0,
+        Some(rows) => {
+            let (mut from, mut outputs) = (0, vec![]);
+            for (row, n) in rows.pass().to_vec() {
+                let here = x.clone().narrow(1, from, n);
+                let (y, held) = net.forward(here, rows.state(&path, row), &mut Cx::eval());
+                if net.window() > 1 {
+                    rows.set_state(&path, row, held);
+                }
+                outputs.push(y);
+                from += n;
+            }
+            Tensor::cat(outputs, 1)
+        }
+    };
+    cx.within(0, |cx| cx.tap("hidden", &y));
+    y
 }
 
 /// The layers of a decoder that looks at a memory before each step.

@@ -11,15 +11,19 @@
 //! ```
 
 mod recurrence;
+mod window;
 
 pub use recurrence::{Handover, Recurrence};
+pub use window::Window;
 
 use qkv_kernels::{Activation, Pairing};
 use qkv_nn::position::{Buckets, RopeScaling, Waves};
 use qkv_nn::{Biased, Ffn, Heads, NormKind, Scale, Wiring};
+use serde::{Deserialize, Serialize};
 
 /// One architecture.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Spec {
     /// what comes in
     pub input: Input,
@@ -52,7 +56,8 @@ pub struct Spec {
 }
 
 /// What comes in.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Input {
     /// token ids
     Tokens {
@@ -81,7 +86,8 @@ pub enum Input {
 }
 
 /// Which stacks there are.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Shape {
     /// reads (BERT, ViT)
     Encoder(Stack),
@@ -97,7 +103,8 @@ pub enum Shape {
 }
 
 /// A stack of equal blocks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Stack {
     /// how many blocks
     pub layers: usize,
@@ -112,54 +119,13 @@ pub struct Stack {
     /// how far back a decoder sees
     pub window: Window,
     /// recurrent layers in place of blocks of attention and feed-forward
+    #[serde(skip)]
     pub recurrent: Option<Recurrence>,
 }
 
-/// How far back a decoder sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Window {
-    /// to the beginning
-    #[default]
-    None,
-    /// so many positions, itself included
-    Every(usize),
-    /// so many positions, but in every n-th layer to the beginning
-    Alternating {
-        /// how many positions, itself included
-        window: usize,
-        /// n
-        full_every: usize,
-    },
-}
-
-impl Window {
-    /// The positions that layer i (from 0) sees, where it does not see to the beginning.
-    ///
-    /// ```
-    /// use qkv_model::spec::Window;
-    /// let gemma2 = Window::Alternating { window: 4096, full_every: 2 };
-    /// assert_eq!([0, 1, 2].map(|i| gemma2.of_layer(i)), [Some(4096), None, Some(4096)]);
-    /// ```
-    pub fn of_layer(self, layer: usize) -> Option<usize> {
-        match self {
-            Self::None => None,
-            Self::Every(n) => Some(n),
-            Self::Alternating { full_every, .. } if (layer + 1).is_multiple_of(full_every.max(1)) => None,
-            Self::Alternating { window, .. } => Some(window),
-        }
-    }
-
-    /// The positions that a layer with a window sees.
-    pub fn size(self) -> Option<usize> {
-        match self {
-            Self::None => None,
-            Self::Every(window) | Self::Alternating { window, .. } => Some(window),
-        }
-    }
-}
-
 /// `cap·tanh(x/cap)` keeps x within `±cap` (Gemma 2).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SoftCap {
     /// of the scaled dot products of attention
     pub attention: Option<f64>,
@@ -168,7 +134,8 @@ pub struct SoftCap {
 }
 
 /// D
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum HeadWidth {
     /// C/H
     Share,
@@ -203,7 +170,8 @@ impl Stack {
 }
 
 /// How order is told.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Position {
     /// not at all
     None,
@@ -259,7 +227,8 @@ impl Position {
 }
 
 /// Where learned positions are added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Place {
     /// once, to the embeddings
     Input,
@@ -268,7 +237,8 @@ pub enum Place {
 }
 
 /// What comes out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Head {
     /// hidden states `[B, T, C]`
     None,
@@ -308,7 +278,8 @@ pub enum Head {
 }
 
 /// Where the output weights come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Output {
     /// a matrix of its own
     Own,
@@ -319,7 +290,8 @@ pub enum Output {
 }
 
 /// What stands between the first position and the classifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Pool {
     /// nothing (ViT)
     First,
@@ -328,7 +300,8 @@ pub enum Pool {
 }
 
 /// Probabilities of dropping, while training.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Dropout {
     /// embeddings
     pub input: f64,
@@ -350,7 +323,8 @@ impl Dropout {
 }
 
 /// How parameters start.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum InitScheme {
     /// Gaussian for all weights (BERT, BART, LLaMA: 0.02)
     Normal {

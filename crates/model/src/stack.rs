@@ -3,14 +3,14 @@
 
 use crate::block::{Block, Seen};
 use crate::recompute;
-use crate::recurrent::{attend, attending, hands, memory_of, recur, recurrent};
+use crate::recurrent::{attend, attending, fixed, hands, look_back, memory_of, recur, recurrent};
 use crate::spec::{self, Handover, Input, Place, Position, Spec, Window};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::{Ids, Mask, Sight};
 use qkv_nn::position::{Learned, Relative, Sinusoidal, alibi, alibi_at};
 use qkv_nn::recurrent::{AttendingDecoder, Gru, Lstm, Rnn};
-use qkv_nn::{Build, Cx, Embedding, Linear, Norm};
+use qkv_nn::{Build, Cx, Embedding, FixedWindow, Linear, Norm};
 
 /// What a stack is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Stack {
     pub gru: Option<Gru>,
     /// layers of long short-term memory in place of blocks
     pub lstm: Option<Lstm>,
+    /// one layer over the last few inputs in place of blocks
+    pub fixed: Option<FixedWindow>,
     /// recurrent layers that look at a memory before each step
     pub attending: Option<AttendingDecoder>,
     /// final norm
@@ -106,6 +108,7 @@ impl Stack {
             gru: recurrent(build, spec, stack, role),
             // Half open, a forget gate loses what it holds within a few steps.
             lstm: recurrent(build, spec, stack, role).map(|lstm: Lstm| lstm.with_forget_bias(1.0)),
+            fixed: fixed(build, spec, stack),
             attending: attending(build, spec, stack, role),
             hands_state: role == Role::Encoder && hands(stack, Handover::State),
             norm: spec.wiring.has_final_norm().then(|| norm("norm", c)),
@@ -115,6 +118,7 @@ impl Stack {
             },
             sight: match (role, stack.window.size()) {
                 (Role::Encoder, _) => Sight::Both,
+                _ if stack.window == Window::Unmasked => Sight::Both,
                 (_, Some(n)) => Sight::Window(n),
                 (_, None) => Sight::Causal,
             },
@@ -218,6 +222,9 @@ impl Stack {
     fn recur(&self, x: &Tensor<3>, mask: &Mask, seen: Option<&Seen>, cx: &mut Cx) -> Option<Tensor<3>> {
         if let Some(net) = &self.attending {
             return Some(attend(net, x, seen, cx));
+        }
+        if let Some(net) = &self.fixed {
+            return Some(look_back(net, x, cx));
         }
         let (y, states, layers) = match (&self.rnn, &self.gru, &self.lstm) {
             (Some(net), ..) => recur(net, x, mask, seen, cx),

@@ -132,6 +132,15 @@ impl Spec {
         ensure(!both || self.width.is_multiple_of(2), "width", || {
             (format!("two directions cannot share a width of {}", self.width), "use an even width".into())
         })?;
+        if let Some(window) = cells.window {
+            size(&at(), window)?;
+            let one = matches!(&self.shape, Shape::Decoder(stack) if stack.layers == 1);
+            ensure(one && window <= LAYERS, at(), || {
+                let what =
+                    format!("a window of {window} tokens is for one layer that writes, and for {LAYERS} at most");
+                (what, "use one layer, and a smaller window".into())
+            })?;
+        }
         ensure(self.position == Position::None, "position", || {
             ("recurrent layers are told the order by reading".into(), "use no positions".into())
         })

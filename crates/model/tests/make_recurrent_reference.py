@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Reference checkpoints of the recurrent families, made by PyTorch: nn.RNN, nn.GRU and nn.LSTM as language models, as tagger and
-as classifier (both ways, padded rows), a pair of LSTMs, and gated units with additive attention. What they compute stands in reference.json, as make_reference.py writes it.
+as classifier (both ways, padded rows), Bengio's network over a fixed window, a pair of LSTMs, and gated units with additive attention. What they compute stands in reference.json, as make_reference.py writes it.
 
     pip install torch safetensors
     python make_recurrent_reference.py ../../../fixtures/tiny
@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-V, C, LAYERS, LABELS = 41, 16, 2, 5
+V, C, LAYERS, LABELS, WINDOW = 41, 16, 2, 5, 3
 
 
 class Net(nn.Module):
@@ -36,6 +36,22 @@ class Net(nn.Module):
         if self.task == "language":
             return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
         return nn.functional.cross_entropy(logits.reshape(-1, LABELS), labels.flatten(), ignore_index=-100)
+
+
+class Nplm(nn.Module):
+    """The last WINDOW vectors one behind the other, one layer, tanh; zeros stand before the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.hidden, self.output = nn.Embedding(V, C), nn.Linear(WINDOW * C, C), nn.Linear(C, V)
+
+    def forward(self, ids):
+        x = nn.functional.pad(self.embedding(ids), (0, 0, WINDOW - 1, 0))
+        windows = [x[:, k:k + ids.shape[1]] for k in range(WINDOW)]
+        return self.output(torch.tanh(self.hidden(torch.cat(windows, 2))))
+
+    def loss(self, ids):
+        return nn.functional.cross_entropy(self(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 
 
 def read(net, x, mask):
@@ -109,6 +125,18 @@ def make_pair(folder, net, word):
     write(folder, net, config, inputs, labels, lambda: net(ids, mask, target), lambda: net.loss(ids, mask, target, labels))
 
 
+def make_nplm(folder):
+    torch.manual_seed(0)
+    net = Nplm()
+    for p in net.parameters():
+        nn.init.normal_(p, 0, 0.35)
+    ids = torch.randint(3, V, (3, 7))
+    config = {"architectures": ["NplmForCausalLM"], "dropout": 0.0, "dtype": "float32", "hidden_size": C, "model_type": "qkv-nplm",
+              "num_layers": 1, "tie_word_embeddings": False, "vocab_size": V, "window": WINDOW}
+    inputs = {"input_ids": ids.tolist(), "attention_mask": torch.ones_like(ids).tolist()}
+    write(folder, net, config, inputs, ids, lambda: net(ids), lambda: net.loss(ids))
+
+
 def make(folder, cell, task):
     torch.manual_seed(0)
     net = Net(cell, task)
@@ -161,3 +189,4 @@ make(root / "qkv-gru-classify", "gru", "classify")
 make(root / "qkv-lstm-tag", "lstm", "tag")
 make_pair(root / "qkv-seq2seq", Seq2Seq, "Seq2Seq")
 make_pair(root / "qkv-bahdanau", Bahdanau, "Bahdanau")
+make_nplm(root / "qkv-nplm")

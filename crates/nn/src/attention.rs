@@ -24,6 +24,7 @@ use crate::{Adapting, Build, Cx, Init, Linear, Norm, NormKind, linear::packed};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::{Attend, Mask, Qkv, attention, attention_with_weights};
+use serde::{Deserialize, Serialize};
 
 /// How many heads, and how wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,8 @@ pub struct Heads {
 }
 
 /// Which projections have a bias.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Biased {
     /// all four
     All,
@@ -48,7 +50,8 @@ pub enum Biased {
 }
 
 /// What the dot products are multiplied by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// 1/√D: keeps their variance at 1 whatever D is
     InverseRoot,

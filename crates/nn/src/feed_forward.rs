@@ -14,9 +14,11 @@ use crate::{Build, Cx, Init, Linear, linear::packed};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::{Activation, gated};
+use serde::{Deserialize, Serialize};
 
 /// Which feed-forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Ffn {
     /// `W₂·act(W₁x)`
     Dense {

@@ -14,9 +14,11 @@ use crate::{Build, Init};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use qkv_kernels::{layer_norm, rms_norm};
+use serde::{Deserialize, Serialize};
 
 /// Which normalisation.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum NormKind {
     /// mean and variance; gain and shift
     Layer {
@@ -28,6 +30,8 @@ pub enum NormKind {
         /// ε
         eps: f64,
     },
+    /// none: what comes in goes out
+    None,
     /// root mean square; a gain that is counted from one
     RmsOnePlus {
         /// ε
@@ -38,8 +42,8 @@ pub enum NormKind {
 /// Normalises the last axis.
 #[derive(Module, Debug)]
 pub struct Norm {
-    /// γ `[C]`
-    pub gain: Param<Tensor<1>>,
+    /// γ `[C]`, where there is a norm
+    pub gain: Option<Param<Tensor<1>>>,
     /// β `[C]`, LayerNorm only
     pub shift: Option<Param<Tensor<1>>>,
     #[module(skip)]
@@ -51,15 +55,18 @@ impl Norm {
     pub fn new(build: &Build, width: usize, kind: NormKind) -> Self {
         let shift = matches!(kind, NormKind::Layer { .. }).then(|| build.param("shift", [width], Init::Zeros));
         let one = if matches!(kind, NormKind::RmsOnePlus { .. }) { Init::Zeros } else { Init::Ones };
-        Self { gain: build.param("gain", [width], one), shift, kind }
+        let gain = (kind != NormKind::None).then(|| build.param("gain", [width], one));
+        Self { gain, shift, kind }
     }
 
     /// Normalises each token.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let Some(gain) = self.gain.as_ref().map(Param::val) else { return x };
         match self.kind {
-            NormKind::Layer { eps } => layer_norm(x, self.gain.val(), self.shift.as_ref().map(Param::val), eps),
-            NormKind::Rms { eps } => rms_norm(x, self.gain.val(), eps),
-            NormKind::RmsOnePlus { eps } => rms_norm(x, self.gain.val() + 1.0, eps),
+            NormKind::Layer { eps } => layer_norm(x, gain, self.shift.as_ref().map(Param::val), eps),
+            NormKind::Rms { eps } => rms_norm(x, gain, eps),
+            NormKind::RmsOnePlus { eps } => rms_norm(x, gain + 1.0, eps),
+            NormKind::None => x,
         }
     }
 }
@@ -76,9 +83,9 @@ mod tests {
         let of = |kind| Norm::new(&build, 2, kind);
         let x = Tensor::<1>::from_floats([3.0, 4.0], &Device::flex());
         let (from_one, plain) = (of(NormKind::RmsOnePlus { eps: 0.0 }), of(NormKind::Rms { eps: 0.0 }));
-        assert_eq!(values(from_one.gain.val()), [0.0; 2]);
+        assert_eq!(values(from_one.gain.as_ref().expect("a gain").val()), [0.0; 2]);
         assert_eq!(values(from_one.forward(x.clone())), values(plain.forward(x.clone())));
-        let half = Norm { gain: from_one.gain.clone().map(|g| g + 0.5), ..from_one };
+        let half = Norm { gain: from_one.gain.clone().map(|gain| gain.map(|g| g + 0.5)), ..from_one };
         assert_eq!(values(half.forward(x.clone())), values(plain.forward(x) * 1.5));
     }
 }

@@ -13,9 +13,11 @@
 
 use crate::Norm;
 use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
 
 /// Where the norm stands relative to the residual connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Wiring {
     /// before the sub-layer; a final norm closes the stack
     Pre,

@@ -8,6 +8,7 @@ use qkv_metric::{Comparison, Interval, Resampling};
 use qkv_runs::Evaluation;
 use qkv_tasks::{Metric, Scores, Writing};
 use qkv_train::on_threads;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -83,6 +84,46 @@ fn judge(path: &Path, data: &str, how: &Evaluate) -> Result<Evaluated> {
         _ => None,
     };
     Ok(Evaluated { model: trial.model.path, task, scores, main: Metric::main(task).name(), interval, other, compared })
+}
+
+/// Examples whose source has so many words, and how they were answered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LengthGroup {
+    /// words of the shortest source
+    pub from: usize,
+    /// words of the longest source
+    pub to: usize,
+    /// how many examples
+    pub examples: usize,
+    /// the main score of the task on them
+    pub score: f64,
+    /// the share that was answered exactly, in percent; none for a language model, which is given nothing
+    pub exact: Option<f64>,
+}
+
+impl Evaluated {
+    /// The main score by the length of what was given, in up to `most` groups of about as many examples.
+    pub fn by_length(&self, most: usize) -> Vec<LengthGroup> {
+        let words = |j: &qkv_tasks::Judged| j.source.split_whitespace().count();
+        let mut sorted: Vec<&qkv_tasks::Judged> = self.scores.judged.iter().filter(|j| !j.counts.is_empty()).collect();
+        sorted.sort_by_key(|j| words(j));
+        let (mut groups, mut rest): (Vec<LengthGroup>, &[&qkv_tasks::Judged]) = (vec![], &sorted);
+        while let Some(first) = rest.first() {
+            let left = most.max(1).saturating_sub(groups.len()).max(1);
+            let last = words(rest[rest.len().div_ceil(left).min(rest.len()) - 1]);
+            // Sources of one length stay together.
+            let end = rest.partition_point(|j| words(j) <= last);
+            let here = &rest[..end];
+            let mut sum = vec![0.0; first.counts.len()];
+            here.iter().for_each(|j| sum.iter_mut().zip(&j.counts).for_each(|(s, c)| *s += c));
+            let right = here.iter().filter(|j| j.got == j.expected).count();
+            let exact = (self.task != Task::NextToken).then(|| 100.0 * right as f64 / here.len() as f64);
+            let score = Metric::of_counts(self.task, &sum);
+            groups.push(LengthGroup { from: words(first), to: last, examples: here.len(), score, exact });
+            rest = &rest[end..];
+        }
+        groups
+    }
 }
 
 /// A row of counts for each example, whose sum gives the main score.

@@ -55,6 +55,7 @@
 //! Everything above stands on rooms that can be used by themselves (kernels, blocks, families, tokenizers, objectives,
 //! chains): [`raw`] has them, with burn's tensors in their signatures. Nothing outside `raw` names burn.
 
+pub mod compare;
 pub mod convert;
 pub mod evaluate;
 pub mod inspect;
@@ -64,7 +65,7 @@ pub mod raw;
 mod recipe;
 pub mod vectors;
 
-pub use evaluate::{Evaluate, Evaluated, evaluate};
+pub use evaluate::{Evaluate, Evaluated, LengthGroup, evaluate};
 pub use model::{Generate, Model, Score, Stream, Text, Translate};
 pub use qkv_base::{Error, Result, Task};
 pub use qkv_decode::{Chain, End};

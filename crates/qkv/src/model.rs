@@ -12,7 +12,7 @@ use qkv_tasks::generate::{Generation, Search, Written};
 use qkv_tasks::likelihood::{self, TextOrIds};
 use qkv_tasks::tag::{self, TaggedSpan};
 use qkv_tasks::translate::translation;
-use qkv_tasks::{Silent, TextModel, image};
+use qkv_tasks::{Silent, TextModel, image, zero_shot};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -94,6 +94,14 @@ impl Model {
     pub fn classify<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<Label>>> {
         let inputs: Vec<ClassifyInput> = texts.iter().map(|t| ClassifyInput::from(t.as_ref())).collect();
         classify::classify(&self.inner, &inputs, ROWS, &mut Silent)
+    }
+
+    /// These labels for each text, most probable first, by a language model's own scores; `prompt` is a sentence such as
+    /// `{text} It was {label}.`
+    pub fn zero_shot<S: AsRef<str>>(&self, texts: &[S], labels: &[&str], prompt: &str) -> Result<Vec<Vec<Label>>> {
+        let texts: Vec<String> = texts.iter().map(|t| t.as_ref().to_string()).collect();
+        let labels: Vec<String> = labels.iter().map(ToString::to_string).collect();
+        zero_shot::zero_shot(&self.inner, &texts, &labels, prompt, &mut Silent)
     }
 
     /// The classes of each pair of texts, most probable first.

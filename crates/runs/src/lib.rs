@@ -13,6 +13,7 @@ pub mod export;
 pub mod hooks;
 pub mod list;
 pub mod memory;
+mod network;
 pub mod observe;
 pub mod plan;
 pub mod recipe;

@@ -2,14 +2,15 @@
 //! said here, before the first step.
 
 use crate::corpus::Splits;
-use crate::recipe::{Data, Model, Recipe};
+use crate::network::{begin, family, of_its_own, unused_sizes};
+use crate::recipe::{AdapterStart, Data, Recipe};
 use crate::run::{Job, Origin, RunSettings};
 use burn::tensor::Device;
-use qkv_base::{Error, Result, Task, memory};
+use qkv_base::{Error, Result, Task};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
 use qkv_data::objective::{Labels, Normalisation};
 use qkv_data::{Corpus, Example, Loader, Objective};
-use qkv_model::families::{self, Config, Pictures, Pieces, Sizes, TargetStart, TokenizerShape};
+use qkv_model::families::{self, Pieces, TokenizerShape};
 use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::device;
@@ -69,6 +70,9 @@ impl Plan {
             Some(from) => load(from, recipe, &labels, &device)?,
             None => begin(recipe, &splits, tokenizer.as_ref(), &labels, &device)?,
         };
+        if from.is_none() {
+            splits.notes.extend(of_its_own(&pretrained));
+        }
         if recipe.train.recompute && pretrained.spec().recurrence().is_some() {
             let what = "recurrent layers have no blocks that could be run again";
             return Err(Error::new("train.recompute", what, "leave it out"));
@@ -76,7 +80,10 @@ impl Plan {
         if recipe.lora.rank > 0 {
             let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();
             let lora = &recipe.lora;
-            let model = pretrained.model.with_lora(&targets, lora.size(), recipe.train.seed)?;
+            let mut model = pretrained.model.with_lora(&targets, lora.size(), recipe.train.seed)?;
+            if lora.start == AdapterStart::Gaussian {
+                model = model.with_gaussian_adapters(recipe.train.seed);
+            }
             // A new head has nothing to be adapted from: it learns whole.
             let fresh = |target: &&&str| pretrained.report.fresh.iter().any(|path| path.starts_with(**target));
             if let Some(head) = targets.iter().find(fresh) {
@@ -179,22 +186,6 @@ fn paced(mut recipe: Recipe, batches: u64, notes: &mut Vec<String>) -> Recipe {
     recipe
 }
 
-/// What a recipe says of the size of a network that is loaded and has its own.
-fn unused_sizes(model: &Model) -> Option<String> {
-    let usual = Model::default();
-    let sizes = [
-        ("width", model.width, usual.width),
-        ("layers", model.layers, usual.layers),
-        ("heads", model.heads, usual.heads),
-        ("inner", model.inner, usual.inner),
-        ("kv_heads", model.kv_heads, usual.kv_heads),
-        ("patch", model.patch, usual.patch),
-    ];
-    let said = sizes.iter().filter(|(_, n, usual)| n != usual).map(|(name, n, _)| format!("model.{name} = {n}"));
-    let said: Vec<String> = said.collect();
-    (!said.is_empty()).then(|| format!("the network is that of {}; {} say nothing of it", model.from, said.join(", ")))
-}
-
 fn policy(recipe: &Recipe) -> Policy {
     let rows = match recipe.train.tokens {
         0 => Rows::Fixed(recipe.train.rows),
@@ -222,11 +213,6 @@ pub fn shared_tokenizer(first: &Recipe, second: &Recipe) -> Result<Tokenizer> {
     learn_tokenizer(first, &[&a?, &b?])
 }
 
-/// The family of a new network.
-fn family(recipe: &Recipe) -> Result<&'static families::Sheet> {
-    families::named(&recipe.model.family).map_err(|e| Error { place: "model.family".into(), ..e })
-}
-
 fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
     let sheet = family(recipe)?;
     let Some(tokenizing) = sheet.tokenizer else {
@@ -240,8 +226,9 @@ fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
         "bpe" => Kind::Bpe,
         "wordpiece" => Kind::WordPiece,
         "char" => Kind::Char,
+        "word" => Kind::Word,
         other => {
-            let names = ["unigram", "bpe", "wordpiece", "char"];
+            let names = ["unigram", "bpe", "wordpiece", "char", "word"];
             let near = qkv_base::nearest(other, names).unwrap_or_default();
             let hint = format!("did you mean `{near}`? there are {}", names.join(", "));
             return Err(Error::new("tokenizer.kind", format!("there is no kind `{other}`"), hint));
@@ -297,95 +284,6 @@ fn room(it: &Pretrained, asked: usize, notes: &mut Vec<String>) -> usize {
     }
 }
 
-/// A network drawn by chance.
-fn begin(
-    recipe: &Recipe,
-    splits: &Splits,
-    tokenizer: Option<&Tokenizer>,
-    labels: &Labels,
-    device: &Device,
-) -> Result<Pretrained> {
-    let sheet = family(recipe)?;
-    let special = tokenizer.map(Tokenizer::special).unwrap_or_default();
-    let sizes = sizes(recipe, tokenizer.map_or(0, Tokenizer::vocab_size), special.pad, labels, splits)?;
-    let mut spec = (sheet.sizes)(&sizes)?;
-    if let Some(head) = (sheet::of(recipe.data.objective).head)(labels.len(), sheet.pool) {
-        spec.head = head;
-    }
-    spec.check()?;
-    let mut known = Config::new(sheet.name);
-    let pairs = [("bos_token_id", special.bos), ("eos_token_id", special.eos), ("pad_token_id", special.pad)];
-    for (key, id) in pairs {
-        if let Some(id) = id {
-            known.set(key, id);
-        }
-    }
-    let start = match sheet.target_start {
-        Some(TargetStart::Eos) => special.eos,
-        Some(TargetStart::Pad) => special.pad,
-        None => None,
-    };
-    if let (Some(start), Some(eos)) = (start, special.eos) {
-        known.set("decoder_start_token_id", start);
-        known.set("forced_eos_token_id", eos);
-    }
-    if !labels.is_empty() {
-        known.set_labels(labels.names());
-    }
-    let made = Pretrained::new(sheet, &spec, Some(&known), recipe.train.seed, device)?;
-    // Nothing of it is in memory yet. A network that cannot learn here is refused before it is drawn.
-    let rule = recipe.rule()?;
-    let bytes = |p: &qkv_model::count::Parameter| {
-        let moments: u64 = rule.memory(&p.shape).iter().map(|(_, n)| *n as u64).sum();
-        2 * p.elements() + moments
-    };
-    let numbers: u64 = qkv_model::count::parameters(&made.model).iter().map(bytes).sum();
-    let hint = "make it smaller: model.width, model.layers, tokenizer.vocab or data.length";
-    memory::ensure(numbers.saturating_mul(4), "model", "weights, gradients and the optimiser need", hint)?;
-    Ok(made)
-}
-
-/// What the recipe says about the size of a new network; 0 is as good as nothing said.
-fn sizes(recipe: &Recipe, vocabulary: usize, pad: Option<u32>, labels: &Labels, splits: &Splits) -> Result<Sizes> {
-    let Model { width, layers, heads, kv_heads, inner, dropout, start, patch, .. } = recipe.model;
-    let pictures = match recipe.data.objective {
-        Task::Image => {
-            let (image, channels) = picture(splits)?;
-            Some(Pictures { image, patch, channels })
-        }
-        _ if patch != Model::default().patch => {
-            let what = "the corpus is text, which has no patches";
-            return Err(Error::new("model.patch", what, "leave it out"));
-        }
-        _ => None,
-    };
-    Ok(Sizes {
-        vocabulary,
-        pad,
-        width,
-        layers,
-        heads,
-        kv_heads: (kv_heads > 0).then_some(kv_heads),
-        inner: (inner > 0).then_some(inner),
-        positions: recipe.data.length,
-        dropout,
-        std: (start > 0.0).then_some(start),
-        pictures,
-        labels: labels.len(),
-    })
-}
-
-fn picture(splits: &Splits) -> Result<(usize, usize)> {
-    match splits.train.get(0)? {
-        Example::Image { width, height, channels, .. } if width == height => Ok((width, channels)),
-        Example::Image { width, height, .. } => {
-            let what = format!("pictures of {width} × {height} are not square");
-            Err(Error::new("data.corpus", what, "bring them to one square size"))
-        }
-        _ => Err(Error::new("data.corpus", "holds no pictures", "choose a corpus of pictures, or another objective")),
-    }
-}
-
 /// A checkpoint, with a new head where the objective asks for one.
 fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
     Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
@@ -425,17 +323,20 @@ mod tests {
 
     /// A recipe of a small network of this family, with one more line about the network.
     fn small(family: &str, goal: &str, more: &str) -> Result<Plan> {
-        let plan = |heads: usize| {
+        let plan = |heads: usize, layers: usize| {
             let text = format!(
                 "[data]\ncorpus = \"builtin:{}\"\nobjective = \"{goal}\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
-                 [tokenizer]\nkind = \"\"\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 32\nlayers = 2\nheads = {heads}\n\
+                 [tokenizer]\nkind = \"\"\nvocab = 300\n[model]\nfamily = \"{family}\"\nwidth = 32\nlayers = {layers}\nheads = {heads}\n\
                  {more}\n[train]\nrows = 4",
                 if goal == "translate" { "en-it" } else { "stories" }
             );
             Plan::new(&Recipe::parse("test", &text)?, None)
         };
-        match plan(4) {
-            Err(error) if error.place == "model.heads" => plan(1), // there is no attention
+        match plan(4, 2) {
+            Err(error) if error.place == "model.heads" => match plan(1, 2) {
+                Err(error) if error.place == "model.layers" => plan(1, 1), // and one layer
+                plan => plan,                                              // there is no attention
+            },
             plan => plan,
         }
     }
@@ -491,12 +392,31 @@ mod tests {
             }
         }
         let refused = |family: &str, goal: &str, more: &str| small(family, goal, more).err().expect("refused");
-        assert_eq!(refused("bert", "masked", "kv_heads = 2").place, "model.kv_heads");
-        assert_eq!(refused("gpt2", "next-token", "kv_heads = 2").place, "model.kv_heads");
+        assert_eq!(refused("lstm", "next-token", "kv_heads = 2").place, "model.kv_heads");
+        assert_eq!(refused("lstm", "next-token", "position = \"rope\"").place, "model.position");
+        assert_eq!(refused("bert", "masked", "mask = \"causal\"").place, "model.mask");
+        let near = refused("gpt2", "next-token", "position = \"rop\"").hint;
+        assert!(near.starts_with("did you mean `rope`?"), "{near}");
         assert_eq!(refused("gpt2", "next-token", "patch = 8").place, "model.patch");
         assert!(small("llama", "next-token", "kv_heads = 2").is_ok());
         assert_eq!(refused("brt", "masked", "").hint.split('`').nth(1), Some("bert"));
         assert_eq!(refused("brt", "masked", "").place, "model.family");
+    }
+
+    /// What Hugging Face can say stays in the family; what it cannot is kept in our own words, and said.
+    #[test]
+    fn what_no_family_can_say_is_kept_as_our_own() {
+        let name = |family: &str, goal: &str, more: &str| {
+            let plan = small(family, goal, more).unwrap_or_else(|e| panic!("{family} {more}: {e}"));
+            let noted = plan.splits.notes.iter().any(|n| n.contains("qkv-transformer"));
+            assert_eq!(noted, plan.pretrained.sheet.name == "qkv-transformer", "{:?}", plan.splits.notes);
+            plan.pretrained.sheet.name
+        };
+        assert_eq!(name("gpt2", "next-token", "activation = \"relu\""), "gpt2");
+        assert_eq!(name("llama", "next-token", "kv_heads = 2\ntie = true"), "llama");
+        assert_eq!(name("gpt2", "next-token", "kv_heads = 2"), "qkv-transformer");
+        assert_eq!(name("bert", "masked", "wiring = \"pre\""), "qkv-transformer");
+        assert_eq!(name("marian", "translate", "position = \"alibi\"\ngated = true"), "qkv-transformer");
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! it, the run directory keeps it, and what it does not say has the default that is written here.
 
 mod check;
+mod network;
 mod text;
 
+pub use network::Model;
 pub use text::set;
 
 use qkv_base::{Error, MOST_TEXT, Result, Task, nearest, read_text};
@@ -19,6 +21,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("reverse", include_str!("../../../recipes/reverse.toml")),
     ("char-gpt", include_str!("../../../recipes/char-gpt.toml")),
     ("char-lstm", include_str!("../../../recipes/char-lstm.toml")),
+    ("names", include_str!("../../../recipes/names.toml")),
     ("gpt", include_str!("../../../recipes/gpt.toml")),
     ("llama", include_str!("../../../recipes/llama.toml")),
     ("bert", include_str!("../../../recipes/bert.toml")),
@@ -115,7 +118,7 @@ impl Data {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pieces {
-    /// `unigram`, `bpe`, `wordpiece` or `char`; empty: what the family is used to
+    /// `unigram`, `bpe`, `wordpiece`, `char` or `word`; empty: what the family is used to
     pub kind: String,
     /// pieces at most
     pub vocab: usize,
@@ -126,52 +129,6 @@ pub struct Pieces {
 impl Default for Pieces {
     fn default() -> Self {
         Self { kind: "unigram".into(), vocab: 4000, path: String::new() }
-    }
-}
-
-/// The network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Model {
-    /// the name of a family, such as `marian` or `qwen3`
-    pub family: String,
-    /// C
-    pub width: usize,
-    /// blocks (of each stack)
-    pub layers: usize,
-    /// H
-    pub heads: usize,
-    /// width of the feed-forward; 0: four times the width
-    pub inner: usize,
-    /// key and value heads (llama); 0: as many as heads
-    pub kv_heads: usize,
-    /// side of a patch (vit)
-    pub patch: usize,
-    /// probability of dropping
-    pub dropout: f64,
-    /// standard deviation of the weights at the start; 0: what suits the width
-    pub start: f64,
-    /// a directory to start from instead of chance; `recipe:NAME`: what that recipe makes, run first in the same place
-    pub from: String,
-    /// parameters whose path starts so do not learn
-    pub freeze: Vec<String>,
-}
-
-impl Default for Model {
-    fn default() -> Self {
-        Self {
-            family: qkv_model::families::marian::SHEET.name.into(),
-            width: 256,
-            layers: 3,
-            heads: 4,
-            inner: 0,
-            kv_heads: 0,
-            patch: 4,
-            dropout: 0.1,
-            start: 0.0,
-            from: String::new(),
-            freeze: vec![],
-        }
     }
 }
 
@@ -337,11 +294,24 @@ pub struct Lora {
     pub targets: Vec<String>,
     /// probability of dropping what an adapter reads
     pub dropout: f64,
+    /// how A starts: `uniform`, as PEFT draws it, or `gaussian`, as the paper says
+    pub start: AdapterStart,
+}
+
+/// How A of an adapter starts; B starts at nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdapterStart {
+    /// within ±1/√in
+    #[default]
+    Uniform,
+    /// with a deviation of 1/√in
+    Gaussian,
 }
 
 impl Default for Lora {
     fn default() -> Self {
-        Self { rank: 0, alpha: 16.0, targets: vec!["q".into(), "v".into()], dropout: 0.0 }
+        Self { rank: 0, alpha: 16.0, targets: vec!["q".into(), "v".into()], dropout: 0.0, start: AdapterStart::Uniform }
     }
 }
 

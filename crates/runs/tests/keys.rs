@@ -15,7 +15,7 @@ fn goal_of(sheet: &families::Sheet) -> &'static str {
     }
 }
 
-/// A value other than the default for every key of a recipe, as TOML.
+/// A value other than the default for every key of a recipe, as TOML; two where one of them may be the family's own.
 const OTHER: &[(&str, &str)] = &[
     ("data.corpus", "\"builtin:fables\""),
     ("data.objective", "\"tag\""),
@@ -31,10 +31,21 @@ const OTHER: &[(&str, &str)] = &[
     ("tokenizer.path", "\"nowhere\""),
     ("model.family", "\"other\""),
     ("model.width", "48"),
-    ("model.layers", "1"),
+    ("model.layers", "3 | 1"),
     ("model.heads", "2"),
     ("model.inner", "40"),
     ("model.kv_heads", "2"),
+    ("model.head_dim", "16"),
+    ("model.position", "\"none\""),
+    ("model.norm", "\"none\""),
+    ("model.wiring", "\"pre\" | \"post\""),
+    ("model.activation", "\"tanh\""),
+    ("model.gated", "true | false"),
+    ("model.bias", "true | false"),
+    ("model.scale", "\"one\" | \"root\""),
+    ("model.mask", "\"none\""),
+    ("model.tie", "true | false"),
+    ("model.window", "5"),
     ("model.patch", "8"),
     ("model.dropout", "0.3"),
     ("model.start", "0.05"),
@@ -77,6 +88,7 @@ const OTHER: &[(&str, &str)] = &[
     ("lora.alpha", "3.0"),
     ("lora.targets", "[\"k\"]"),
     ("lora.dropout", "0.5"),
+    ("lora.start", "\"gaussian\""),
 ];
 
 /// All that a plan hands on: the network's spec and weights, the data and how they are cut and dealt, the optimiser,
@@ -107,7 +119,7 @@ fn effects(plan: &mut Plan) -> String {
 fn beside(key: &str) -> &'static str {
     match key {
         "optim.momentum" => "[optim]\nname = \"sgd\"",
-        "lora.alpha" | "lora.targets" | "lora.dropout" => "[lora]\nrank = 2",
+        "lora.alpha" | "lora.targets" | "lora.dropout" | "lora.start" => "[lora]\nrank = 2",
         _ => "",
     }
 }
@@ -152,6 +164,11 @@ fn every_key(names: &[&str]) {
             Err(e) if e.place == "model.heads" => base.replace("heads = 4", "heads = 1"),
             _ => base,
         };
+        // And one has one layer.
+        let base = match made(&base) {
+            Err(e) if e.place == "model.layers" => base.replace("layers = 2", "layers = 1"),
+            _ => base,
+        };
         for (key, value) in OTHER {
             // A family has its own tokenizers, corpora and objectives; that others are taken is tried elsewhere.
             if ["data.corpus", "data.objective", "data.mix"].contains(key) {
@@ -168,8 +185,11 @@ fn every_key(names: &[&str]) {
                 continue; // what would give the key a meaning is refused in this family
             }
             let before = if text == base { plain.get_or_init(whole).clone() } else { whole() };
-            let changed = recipe::set(&text, &format!("{key}={value}")).expect("set");
-            if made(&changed).is_ok_and(|after| after == before) {
+            let same = |value: &str| {
+                let changed = recipe::set(&text, &format!("{key}={value}")).expect("set");
+                made(&changed).is_ok_and(|after| after == before)
+            };
+            if value.split(" | ").all(same) {
                 ignored.push(format!("{}: {key} = {value}", sheet.name));
             }
         }

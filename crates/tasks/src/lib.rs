@@ -7,6 +7,7 @@
 //! | file | asks | answers |
 //! |---|---|---|
 //! | [`classify`] | a text, or two | every class with its probability |
+//! | [`mod@zero_shot`] | a text and labels, of a language model | every label with its probability |
 //! | [`tag`] | a text | words or entities with their label |
 //! | [`answer`] | a question and a context | the parts of the context that answer |
 //! | [`fill`] | a text with gaps | candidates for each gap |
@@ -37,6 +38,7 @@ mod model;
 pub mod sheet;
 pub mod tag;
 pub mod translate;
+pub mod zero_shot;
 
 pub use batches::{Listener, Silent};
 pub use judge::{Judge, Writing};

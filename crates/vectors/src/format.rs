@@ -37,8 +37,8 @@ pub fn write_vectors(vectors: &WordVectors, path: &Path, format: VectorFormat) -
         let what = format!("the word `{word}` is empty or holds a blank, which ends a word in this format");
         return Err(Error::new(place, what, "take it out"));
     }
-    let write = || -> std::io::Result<()> {
-        let mut out = std::io::BufWriter::new(std::fs::File::create(path)?);
+    let mut out: Vec<u8> = vec![];
+    let write = |out: &mut Vec<u8>| -> std::io::Result<()> {
         writeln!(out, "{} {}", vectors.words().len(), vectors.width())?;
         for (i, word) in vectors.words().iter().enumerate() {
             out.write_all(word.as_bytes())?;
@@ -52,9 +52,10 @@ pub fn write_vectors(vectors: &WordVectors, path: &Path, format: VectorFormat) -
             }
             out.write_all(b"\n")?;
         }
-        out.flush()
+        Ok(())
     };
-    write().map_err(|e| Error::write(place, &e, "name a file that can be written; is the disk full?"))
+    write(&mut out).map_err(|e| Error::internal(place, e.to_string()))?;
+    qkv_weights::write_atomically(path, &out)
 }
 
 /// Reads vectors of either format: what stands behind the first word tells them apart.

@@ -28,7 +28,7 @@ pub fn save_bag(bag: &Bag, path: &Path) -> Result<()> {
     let place = path.display().to_string();
     let file = BagFile { kind: bag.weighting(), words: bag.words().to_vec(), idf: bag.idf().to_vec() };
     let text = serde_json::to_string(&file).map_err(|e| Error::internal(&place, e.to_string()))?;
-    std::fs::write(path, text).map_err(|e| Error::write(place, &e, "name a file that can be written"))
+    qkv_weights::write_atomically(path, text.as_bytes())
 }
 
 /// Opens a bag or vectors.

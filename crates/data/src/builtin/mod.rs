@@ -23,6 +23,7 @@ mod draw;
 mod entities;
 mod facts;
 mod grammar;
+mod names;
 mod reviews;
 mod senses;
 mod sequences;
@@ -74,6 +75,8 @@ pub enum Corpus {
     Senses,
     /// notices about six subjects
     Topics,
+    /// first names
+    Names,
 }
 
 /// A part of a corpus. No source is in two of them.
@@ -112,7 +115,7 @@ impl Split {
 
 impl Corpus {
     /// Every corpus.
-    pub const ALL: [Corpus; 16] = [
+    pub const ALL: [Corpus; 17] = [
         Corpus::EnIt,
         Corpus::EnHi,
         Corpus::Reviews,
@@ -122,6 +125,7 @@ impl Corpus {
         Corpus::Facts,
         Corpus::Stories,
         Corpus::Senses,
+        Corpus::Names,
         Corpus::Typos,
         Corpus::Summaries,
         Corpus::Shapes,
@@ -164,6 +168,7 @@ impl Corpus {
             Corpus::Add => "add",
             Corpus::Senses => "senses",
             Corpus::Topics => "topics",
+            Corpus::Names => "names",
         }
     }
 
@@ -188,6 +193,7 @@ impl Corpus {
             Corpus::Add => "two numbers, and their sum",
             Corpus::Senses => "sentences with two banks, two apples, kings and queens, for vectors of words",
             Corpus::Topics => "notices about six subjects, some of which mention another",
+            Corpus::Names => "first names, put together of syllables, for language models of letters",
         }
     }
 
@@ -197,7 +203,7 @@ impl Corpus {
             Corpus::Reviews | Corpus::Topics => Task::Classify,
             Corpus::Entities => Task::Tag,
             Corpus::People | Corpus::Facts => Task::Answer,
-            Corpus::Stories | Corpus::Senses => Task::NextToken,
+            Corpus::Stories | Corpus::Senses | Corpus::Names => Task::NextToken,
             Corpus::Shapes => Task::Image,
             _ => Task::Translate,
         }
@@ -283,6 +289,7 @@ impl Corpus {
             Corpus::Stories => stories::example(draw),
             Corpus::Senses => senses::example(draw),
             Corpus::Topics => topics::example(draw),
+            Corpus::Names => names::example(draw),
             Corpus::Summaries => summaries::example(draw),
             Corpus::Shapes => shapes::example(draw),
             Corpus::Copy => sequences::copy(draw),

@@ -263,6 +263,11 @@ pub fn activation(name: &str) -> Option<Activation> {
     ACTIVATIONS.iter().find(|(n, _)| *n == name).map(|(_, act)| *act)
 }
 
+/// Every name of an activation.
+pub fn activation_names() -> Vec<&'static str> {
+    ACTIVATIONS.iter().map(|(name, _)| *name).collect()
+}
+
 /// The name of this activation.
 pub fn activation_name(act: Activation) -> &'static str {
     ACTIVATIONS.iter().find(|(_, a)| *a == act).map_or("gelu", |(name, _)| name)

@@ -207,6 +207,7 @@ pub fn metadata_of(place: &str, spec: &Spec, config: &Config, dialect: &Dialect)
     match spec.norm {
         NormKind::Layer { eps } => to.number("attention.layer_norm_epsilon", eps),
         NormKind::Rms { eps } | NormKind::RmsOnePlus { eps } => to.number("attention.layer_norm_rms_epsilon", eps),
+        NormKind::None => to.refuse("a network without norms")?,
     }
     (dialect.write)(spec, &mut to)?;
     for (theirs, ours) in TOKENS {

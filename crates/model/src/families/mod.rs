@@ -14,10 +14,12 @@
 pub mod bahdanau;
 pub mod bart;
 pub mod bert;
+mod choices;
 pub mod config;
 pub mod distilbert;
 pub mod electra;
 mod framing;
+mod free;
 pub mod gemma2;
 pub mod gemma3;
 mod gguf;
@@ -26,6 +28,7 @@ pub mod gru;
 pub mod llama;
 pub mod lstm;
 pub mod marian;
+pub mod nplm;
 pub mod qwen3;
 mod recurrent;
 mod recurrent_pair;
@@ -37,8 +40,10 @@ mod sizes;
 pub mod t5;
 pub mod vit;
 
+pub use choices::{Choices, MaskChoice, NormChoice, PositionChoice, ScaleChoice, Switch, WiringChoice};
 pub use config::Config;
 pub use framing::{Framing, LinearLayout, Pieces, TargetStart, TextStart, TokenizerShape, Tokenizing};
+pub use free::{base_family, free};
 pub use gguf::{Dialect, Keys as GgufKeys, Writer as GgufWriter};
 pub use gguf::{config_of as gguf_config, dialect as gguf_dialect, metadata_of as gguf_metadata};
 pub use sizes::{Pictures, Sizes};
@@ -95,6 +100,7 @@ pub const ALL: &[&Sheet] = &[
     &bart::SHEET,
     &marian::SHEET,
     &vit::SHEET,
+    &nplm::SHEET,
     &rnn::SHEET,
     &gru::SHEET,
     &lstm::SHEET,
@@ -161,6 +167,9 @@ pub fn of(config: &Config) -> Result<&'static Sheet> {
     let Some(kind) = config.word("model_type")? else {
         return Err(config.error("model_type", "is missing", format!("supported: {}", list())));
     };
+    if kind == free::NAME {
+        return free::of(config);
+    }
     ALL.iter().copied().find(|s| s.model_types.contains(&kind)).ok_or_else(|| {
         let near = qkv_base::nearest(kind, known()).unwrap_or("bert");
         let what = format!("`{kind}` is not supported (did you mean `{near}`?)");

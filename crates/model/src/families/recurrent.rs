@@ -59,7 +59,7 @@ pub(super) fn spec(
     dropout: f64,
 ) -> Spec {
     let plain = Stack::new(layers, 1, width, Activation::Tanh);
-    let stack = Stack { recurrent: Some(Recurrence { cell, ways, handover: None }), ..plain };
+    let stack = Stack { recurrent: Some(Recurrence { cell, ways, handover: None, window: None }), ..plain };
     Spec {
         input: crate::presets::tokens(vocabulary),
         width,
@@ -89,10 +89,15 @@ pub(super) fn read(sheet: &Sheet, cell: RecurrentCell, config: &Config) -> Resul
     let head = match task {
         HeadKind::Classify => Head::Classify { labels, pool: Pool::First },
         HeadKind::Tag => Head::Tag { labels },
-        _ if config.switch_or("tie_word_embeddings", false)? => Head::Language { output: Output::Tied, bias: false },
-        _ => spec.head,
+        _ => output(config, spec.head)?,
     };
     Ok(Spec { head, ..spec })
+}
+
+/// The head of a language model: `own`, or the table of tokens.
+pub(super) fn output(config: &Config, own: Head) -> Result<Head> {
+    let tied = config.switch_or("tie_word_embeddings", false)?;
+    Ok(if tied { Head::Language { output: Output::Tied, bias: false } } else { own })
 }
 
 /// Sizes that recurrent networks do not have.
@@ -127,19 +132,26 @@ pub(super) fn new(cell: RecurrentCell, sizes: &Sizes) -> Result<Spec> {
     })
 }
 
-fn write(spec: &Spec, config: &mut Config) -> Result<()> {
+/// What every recurrent network says of itself.
+pub(super) fn write_shared(spec: &Spec, config: &mut Config) -> Result<Recurrence> {
     let Some((stack, cells)) = spec.recurrence() else {
         return Err(Error::new("spec", "the layers are not recurrent", "choose another family"));
     };
     config.set("vocab_size", spec.vocabulary().unwrap_or(0));
     config.set("hidden_size", spec.width);
     config.set("num_layers", stack.layers);
-    config.set("bidirectional", cells.ways == Ways::Both);
     config.set("dropout", spec.dropout.hidden);
-    match spec.head {
-        Head::Language { output, .. } => config.set("tie_word_embeddings", output != Output::Own),
-        Head::Classify { labels, .. } | Head::Tag { labels } => super::name_labels(config, labels),
-        _ => {}
+    if let Head::Language { output, .. } = spec.head {
+        config.set("tie_word_embeddings", output != Output::Own);
+    }
+    Ok(cells)
+}
+
+fn write(spec: &Spec, config: &mut Config) -> Result<()> {
+    let cells = write_shared(spec, config)?;
+    config.set("bidirectional", cells.ways == Ways::Both);
+    if let Head::Classify { labels, .. } | Head::Tag { labels } = spec.head {
+        super::name_labels(config, labels);
     }
     Ok(())
 }

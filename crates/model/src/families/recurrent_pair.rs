@@ -7,11 +7,11 @@
 //! Nobody else's files are like these: `model_type` is ours, parameters have the names and shapes that PyTorch gives those of
 //! `nn.Embedding`, `nn.LSTM` or `nn.GRU`, `nn.GRUCell` and `nn.Linear`. Source and target share one table.
 
-use super::recurrent::{refuse_sizes, word};
+use super::recurrent::{output, refuse_sizes, word, write_shared};
 use super::{Config, Files, HeadKind, Sheet};
 use super::{Framing, LinearLayout, Pieces, Sizes, TargetStart, TextStart, TokenizerShape, Tokenizing};
-use crate::spec::{Handover, Head, Output, Pool, Recurrence, Shape, Spec, Stack};
-use crate::{Error, Result};
+use crate::Result;
+use crate::spec::{Handover, Pool, Recurrence, Shape, Spec, Stack};
 use qkv_kernels::{Activation, RecurrentCell};
 use qkv_nn::recurrent::Ways;
 use qkv_weights::Names;
@@ -39,7 +39,7 @@ pub(super) const WRITES: HeadKind = HeadKind::Language;
 
 fn spec(cell: RecurrentCell, hands: Handover, vocabulary: usize, width: usize, layers: usize, dropout: f64) -> Spec {
     let stack = |ways| Stack {
-        recurrent: Some(Recurrence { cell, ways, handover: Some(hands) }),
+        recurrent: Some(Recurrence { cell, ways, handover: Some(hands), window: None }),
         ..Stack::new(layers, 1, width, Activation::Tanh)
     };
     let reads = if hands == Handover::Attention { Ways::Both } else { Ways::Forward };
@@ -50,10 +50,7 @@ fn spec(cell: RecurrentCell, hands: Handover, vocabulary: usize, width: usize, l
 pub(super) fn read(cell: RecurrentCell, hands: Handover, config: &Config) -> Result<Spec> {
     let (width, layers) = (config.count_or("hidden_size", 128)?, config.count_or("num_layers", 1)?);
     let spec = spec(cell, hands, config.count_or("vocab_size", 0)?, width, layers, config.number_or("dropout", 0.0)?);
-    Ok(match config.switch_or("tie_word_embeddings", false)? {
-        true => Spec { head: Head::Language { output: Output::Tied, bias: false }, ..spec },
-        false => spec,
-    })
+    Ok(Spec { head: output(config, spec.head.clone())?, ..spec })
 }
 
 pub(super) fn new(cell: RecurrentCell, hands: Handover, name: &str, sizes: &Sizes) -> Result<Spec> {
@@ -62,17 +59,8 @@ pub(super) fn new(cell: RecurrentCell, hands: Handover, name: &str, sizes: &Size
 }
 
 fn write(spec: &Spec, config: &mut Config) -> Result<()> {
-    let Some((stack, _)) = spec.recurrence() else {
-        return Err(Error::new("spec", "the layers are not recurrent", "choose another family"));
-    };
-    config.set("vocab_size", spec.vocabulary().unwrap_or(0));
-    config.set("hidden_size", spec.width);
-    config.set("num_layers", stack.layers);
-    config.set("dropout", spec.dropout.hidden);
+    write_shared(spec, config)?;
     config.set("is_encoder_decoder", true);
-    if let Head::Language { output, .. } = spec.head {
-        config.set("tie_word_embeddings", output != Output::Own);
-    }
     Ok(())
 }
 

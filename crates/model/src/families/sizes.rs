@@ -32,6 +32,8 @@ pub struct Sizes {
     pub pictures: Option<Pictures>,
     /// classes, where there are any
     pub labels: usize,
+    /// how many tokens are seen at once, where that is all that is seen; `None`: what the family is used to
+    pub window: Option<usize>,
 }
 
 /// What pictures are like.
@@ -61,6 +63,7 @@ impl Sizes {
             std: None,
             pictures: None,
             labels: 0,
+            window: None,
         }
     }
 
@@ -71,11 +74,23 @@ impl Sizes {
 
     /// A family that reads text.
     pub(super) fn of_text(&self, family: &str) -> Result<()> {
+        self.no_window(family)?;
         match self.pictures {
             None => Ok(()),
             Some(_) => {
                 let what = format!("a {family} reads text, but the corpus is pictures");
                 Err(Error::new("model.family", what, "choose a family that looks at pictures"))
+            }
+        }
+    }
+
+    /// A family that sees more than the last few tokens.
+    pub(super) fn no_window(&self, family: &str) -> Result<()> {
+        match self.window {
+            None => Ok(()),
+            Some(n) => {
+                let what = format!("a {family} sees more than the last {n} tokens");
+                Err(Error::new("model.window", what, "leave it at 0; a mask with a window is model.mask"))
             }
         }
     }
@@ -151,6 +166,7 @@ pub(crate) mod tests {
         std: None,
         pictures: None,
         labels: 3,
+        window: None,
     };
 
     /// Sizes that the family accepts, of text or pictures.
@@ -160,7 +176,10 @@ pub(crate) mod tests {
             _ => SMALL,
         };
         match (sheet.sizes)(&sizes) {
-            Err(error) if error.place == "model.heads" => Sizes { heads: 1, ..sizes }, // there is no attention
+            Err(error) if error.place == "model.heads" => {
+                let one = Sizes { heads: 1, ..sizes }; // there is no attention
+                if (sheet.sizes)(&one).is_err() { Sizes { layers: 1, ..one } } else { one }
+            }
             _ => sizes,
         }
     }
@@ -174,7 +193,8 @@ pub(crate) mod tests {
             let sizes = sizes_of(sheet);
             let plain = make(sizes).unwrap_or_else(|e| panic!("{name}: {e}"));
             plain.check().unwrap_or_else(|e| panic!("{name}: {e}"));
-            let changes: [(&str, Sizes); 7] = [
+            let changes: [(&str, Sizes); 8] = [
+                ("model.window", Sizes { window: Some(5), ..sizes }),
                 ("model.width", Sizes { width: 64, ..sizes }),
                 ("model.layers", Sizes { layers: 3, ..sizes }),
                 ("model.heads", Sizes { heads: 2, ..sizes }),

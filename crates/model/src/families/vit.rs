@@ -59,6 +59,7 @@ fn read(config: &Config, files: &Files) -> Result<Spec> {
 /// A new ViT. Its classifier has no dropout of its own.
 fn sizes(sizes: &Sizes) -> Result<Spec> {
     sizes.no_kv_heads(SHEET.name)?;
+    sizes.no_window(SHEET.name)?;
     let Sizes { width, layers, heads, labels, .. } = *sizes;
     let Some(Pictures { image, patch, channels }) = sizes.pictures else {
         let what = "a vit reads pictures, but the corpus is text";

@@ -13,6 +13,8 @@ pub struct Recurrence {
     pub ways: Ways,
     /// in a pair: what the encoder hands to the decoder
     pub handover: Option<Handover>,
+    /// in the place of cells that carry a state: one layer over the last so many inputs (Bengio et al. 2003)
+    pub window: Option<usize>,
 }
 
 /// What the recurrent encoder of a pair hands to the decoder.

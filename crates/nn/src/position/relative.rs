@@ -17,9 +17,11 @@ use crate::{Build, Embedding, Init};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use qkv_kernels::Ids;
+use serde::{Deserialize, Serialize};
 
 /// How distances (key position − query position) share parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Buckets {
     /// one for each offset from −max to max; farther ones use the last
     Each {

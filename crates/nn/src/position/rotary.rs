@@ -12,11 +12,13 @@
 
 use burn::tensor::Tensor;
 use qkv_kernels::{Pairing, Positions, RopeTable, rope};
+use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 use std::sync::{Arc, Mutex};
 
 /// How frequencies are changed to reach longer contexts.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RopeScaling {
     /// not at all
     None,

@@ -13,10 +13,12 @@
 
 use burn::tensor::{Tensor, TensorData};
 use qkv_kernels::Positions;
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 
 /// In which order a row holds its sines and cosines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Waves {
     /// `[sin, cos, sin, cos, …]`, the paper's
     Interleaved,

@@ -4,6 +4,7 @@ use super::fail::Fail;
 use super::input;
 use super::terminal::{Watch, say};
 use qkv_tasks::classify::{ClassifyInput, Label, classify};
+use qkv_tasks::zero_shot::{PROMPT, zero_shot};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -11,7 +12,9 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   qkv classify MODEL \"what a wonderful film\"     every class with its probability
   qkv classify MODEL --file reviews.txt --top 1   one answer for each line
-  qkv classify MODEL --pair premise hypothesis    two texts at once")]
+  qkv classify MODEL --pair premise hypothesis    two texts at once
+  qkv classify GPT --zero-shot good,bad --prompt \"{text} It was {label}.\" \"what a film\"
+                                                  by a language model's own scores")]
 pub(crate) struct Args {
     /// A model, then the texts; without a model the newest run
     #[arg(value_name = "MODEL] [TEXT")]
@@ -22,6 +25,12 @@ pub(crate) struct Args {
     /// The texts are pairs: first and second in turn, or parted by a tab in a file
     #[arg(long)]
     pair: bool,
+    /// Ask a language model for these labels, by how probable it finds them
+    #[arg(long, value_name = "LABEL,…", value_delimiter = ',', conflicts_with_all = ["pair", "batch"])]
+    zero_shot: Vec<String>,
+    /// The sentence that text and label make
+    #[arg(long, default_value = PROMPT, requires = "zero_shot")]
+    prompt: String,
     /// How many classes are shown, most probable first; left out, all
     #[arg(long, value_name = "N")]
     top: Option<usize>,
@@ -39,6 +48,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, given) = input::resolve(&args.words)?;
     let model = input::open(&path, args.load)?;
     let texts = input::texts(given, args.file.as_deref())?;
+    if !args.zero_shot.is_empty() {
+        let mut watch = Watch::new(texts.len(), "classifying");
+        let answers = zero_shot(&model, &texts, &args.zero_shot, &args.prompt, &mut watch)?;
+        let told = |(text, labels): (&String, Vec<Label>)| say(report(text, &labels, args.top, args.json));
+        return texts.iter().zip(answers).try_for_each(told);
+    }
     let inputs = match args.pair {
         true => pairs(&texts, args.file.is_some())?,
         false => texts.into_iter().map(ClassifyInput::Text).collect(),

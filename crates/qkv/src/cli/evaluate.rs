@@ -4,7 +4,7 @@ use super::fail::Fail;
 use super::flags::{BeamArgs, ChainArgs};
 use super::input::{columns, model_or_newest};
 use super::terminal::say;
-use qkv::{Evaluate, Evaluated, Judged, Metric, Scores, Writing, evaluate};
+use qkv::{Evaluate, Evaluated, Judged, LengthGroup, Metric, Scores, Writing, evaluate};
 use qkv_base::must_be_free;
 use std::path::PathBuf;
 
@@ -15,6 +15,7 @@ use std::path::PathBuf;
   qkv evaluate runs/gpt --data book.txt                    perplexity per token and per byte
   qkv evaluate runs/t5-tasks --data builtin:typos --prefix \"correct: \"
   qkv evaluate runs/entities --data test.conll --each said.jsonl --worst 10
+  qkv evaluate runs/reverse --data builtin:reverse --by length
   qkv evaluate A --data test.tsv --compare B               is the difference more than chance?")]
 pub(crate) struct Args {
     /// A model directory or a run; the newest run if left out
@@ -46,6 +47,9 @@ pub(crate) struct Args {
     /// How many of the wrong answers are shown
     #[arg(long, default_value_t = 3)]
     worst: usize,
+    /// The main score by this: length, the words of what was given
+    #[arg(long, value_name = "WHAT", value_parser = ["length"])]
+    by: Option<String>,
     /// Another model on the same data, with a paired test
     #[arg(long, value_name = "MODEL")]
     compare: Option<PathBuf>,
@@ -78,8 +82,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         let lines: Vec<String> = done.scores.judged.iter().filter_map(|j| serde_json::to_string(j).ok()).collect();
         qkv_weights::write_atomically(path, (lines.join("\n") + "\n").as_bytes())?;
     }
-    if args.json { as_json(&done, &args.data) } else { as_text(&done, args.worst) }
+    let groups = if args.by.is_some() { done.by_length(GROUPS) } else { vec![] };
+    if args.json { as_json(&done, &args.data, &groups) } else { as_text(&done, args.worst, &groups) }
 }
+
+/// Groups of --by.
+const GROUPS: usize = 5;
 
 /// The examples that went worst, the worst first. What is right is not among them.
 fn worst(scores: &Scores, n: usize) -> Vec<&Judged> {
@@ -89,16 +97,16 @@ fn worst(scores: &Scores, n: usize) -> Vec<&Judged> {
     all
 }
 
-fn as_json(done: &Evaluated, data: &str) -> Result<(), Fail> {
+fn as_json(done: &Evaluated, data: &str, groups: &[LengthGroup]) -> Result<(), Fail> {
     let interval = done.interval.as_ref().map(|i| serde_json::json!({"of": done.main, "low": i.low, "high": i.high}));
     say(serde_json::json!({
         "model": done.model.display().to_string(), "data": data, "examples": done.scores.judged.len(),
         "left_out": done.scores.left_out, "scores": done.scores.values, "signature": done.scores.signature,
-        "interval": interval, "compare": done.compared, "other": done.other.as_ref().map(|o| &o.values),
+        "interval": interval, "compare": done.compared, "other": done.other.as_ref().map(|o| &o.values), "by_length": groups,
     }))
 }
 
-fn as_text(done: &Evaluated, most: usize) -> Result<(), Fail> {
+fn as_text(done: &Evaluated, most: usize, groups: &[LengthGroup]) -> Result<(), Fail> {
     let (main, scores) = (done.main, &done.scores);
     for (name, value) in &scores.values {
         say(format!("{name:<16} {value:>9.3}"))?;
@@ -108,6 +116,10 @@ fn as_text(done: &Evaluated, most: usize) -> Result<(), Fail> {
     }
     if let Some(i) = &done.interval {
         say(format!("{main} {:.2}, 95 % between {:.2} and {:.2} (1000 draws)", i.score, i.low, i.high))?;
+    }
+    for LengthGroup { from, to, examples, score, exact } in groups {
+        let exact = exact.map_or(String::new(), |share| format!(", {share:.1} % exact"));
+        say(format!("{from} to {to} words: {main} {score:.2}{exact} ({examples} examples)"))?;
     }
     if let Some(signature) = &scores.signature {
         say(format!("BLEU {signature}"))?;

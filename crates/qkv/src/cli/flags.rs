@@ -206,7 +206,7 @@ pub(crate) fn refuse_drawn_beam(chain: &Chain, beam: bool) -> Result<(), Fail> {
     Err(Fail::usage(what, "leave out --beam, or let the chain end in `greedy`"))
 }
 
-/// Says what will be done: the chain in force, and what of it does nothing.
+/// Says what will be done: the chain in force, what of it does nothing, and what works against each other.
 pub(crate) fn tell(generation: &Generation) {
     let chain = &generation.chain;
     match &generation.search {
@@ -218,7 +218,8 @@ pub(crate) fn tell(generation: &Generation) {
         }
         Search::Contrastive(how) => talk(format_args!("contrastive search, k {}, α {}", how.k, how.alpha)),
     }
-    chain.effects().iter().for_each(|effect| talk(format_args!("note: {effect}")));
+    let notes = chain.effects().into_iter().chain(chain.conflicts());
+    notes.for_each(|note| talk(format_args!("note: {note}")));
     if generation.model.defaults.ends.is_empty() {
         talk("note: nothing says which token ends a text; only --max-tokens and --stop do");
     }

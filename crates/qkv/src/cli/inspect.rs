@@ -10,6 +10,7 @@ use std::path::PathBuf;
   qkv inspect                                  all presets with their sizes
   qkv inspect --preset gpt2                    tree, facts, memory and arithmetic
   qkv inspect --preset t5-base --depth 5       down to every matrix
+  qkv inspect --preset gpt3 --tokens 300e9     what its training costs, and how long it would take here
   qkv inspect --preset llama3-8b --length 8192  the cache and the arithmetic of a long text
   qkv inspect --preset bert-large --json       the same for a program
   qkv inspect bert/                            a model on disk: the same, and its files, types and tokenizer
@@ -25,6 +26,9 @@ pub(crate) struct Args {
     /// Tokens of a sequence, for cache and arithmetic; left out, 512 or as many as the network can read
     #[arg(long, value_name = "N")]
     length: Option<usize>,
+    /// What it costs to learn from so many tokens, such as 300e9: operations, and days on this machine
+    #[arg(long, value_name = "D", conflicts_with_all = ["diff", "json"])]
+    tokens: Option<f64>,
     /// How many levels of the tree are shown; left out, 2
     #[arg(long, value_name = "D")]
     depth: Option<usize>,
@@ -49,7 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let one = match (&args.path, &args.preset) {
         (Some(path), _) => path.display().to_string(),
         (None, Some(name)) => name.clone(),
-        (None, None) if args.length.is_some() || args.depth.is_some() || args.diff.is_some() => {
+        (None, None)
+            if args.length.is_some() || args.tokens.is_some() || args.depth.is_some() || args.diff.is_some() =>
+        {
             return Err(Fail::usage("nothing to look at was named", "give a path, or --preset NAME"));
         }
         (None, None) => {
@@ -64,8 +70,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     if let Some(path) = &args.path {
         let model = inspect::file(path, args.length, depth, args.tensors || args.json, args.values)?;
-        return if args.json { say_json(&model) } else { say(model.page(args.tensors)) };
+        return if args.json {
+            say_json(&model)
+        } else {
+            say(model.page(args.tensors)).and_then(|()| cost(args, model.parameters()))
+        };
     }
     let summary = inspect::preset(&one, args.length, depth)?;
-    if args.json { say_json(&summary) } else { say(summary.page()) }
+    if args.json { say_json(&summary) } else { say(summary.page()).and_then(|()| cost(args, Some(summary.parameters))) }
+}
+
+/// The line of --tokens.
+fn cost(args: &Args, parameters: Option<u64>) -> Result<(), Fail> {
+    match (args.tokens, parameters) {
+        (Some(tokens), Some(n)) => say(inspect::Training::of(n, tokens)?.line()),
+        (Some(_), None) => Err(Fail::usage("--tokens: there is no network here", "give a model, or --preset NAME")),
+        (None, _) => Ok(()),
+    }
 }

@@ -5,6 +5,7 @@ mod answer;
 mod bench;
 mod chat;
 mod classify;
+mod compare;
 mod convert;
 mod data;
 mod embed;
@@ -92,6 +93,8 @@ enum Verb {
     Train(train::Args),
     /// Teach a checkpoint a task: new head, all weights or LoRA adapters
     Finetune(finetune::Args),
+    /// Networks side by side under one budget; the lectures' arguments, ready to run
+    Compare(compare::Args),
     /// What was trained here: a table of runs; rename and remove them
     Runs(runs::Args),
     /// Score a checkpoint on data, with intervals and comparisons
@@ -130,6 +133,7 @@ impl Cli {
             Verb::Vectors(args) => vectors::run(args),
             Verb::Train(args) => train::run(args),
             Verb::Finetune(args) => finetune::run(args),
+            Verb::Compare(args) => compare::run(args),
             Verb::Runs(args) => runs::run(args),
             Verb::Evaluate(args) => evaluate::run(args),
             Verb::Explain(args) => explain::run(args),

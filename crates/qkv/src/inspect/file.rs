@@ -133,6 +133,10 @@ pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool, loo
             shown.family = Some(sheet.name);
             shown.architecture = config.architecture().map(str::to_string);
             let about = shown.architecture.clone().unwrap_or_else(|| sheet.name.to_string());
+            let about = match families::base_family(&config) {
+                Some(base) => format!("{}, which began as {base}: no family of Hugging Face's is like it", sheet.name),
+                None => about,
+            };
             shown.network = Some(Summary::of(&shown.path, &about, &spec, length, depth)?);
         }
         Err(error) => shown.trouble = Some(error.to_string()),
@@ -152,6 +156,11 @@ fn brief(value: &Value) -> String {
 }
 
 impl OnDisk {
+    /// How many parameters the network has, if there is one.
+    pub fn parameters(&self) -> Option<u64> {
+        self.network.as_ref().map(|network| network.parameters)
+    }
+
     /// The whole page for a person.
     pub fn page(&self, tensors: bool) -> String {
         let mut page = match &self.network {

@@ -10,10 +10,12 @@
 
 mod file;
 pub mod numbers;
+mod training;
 mod tree;
 mod words;
 
 pub use file::{OnDisk, file};
+pub use training::Training;
 
 use numbers::{bytes, flops, grouped, short};
 use qkv_base::{Error, Result};
@@ -115,6 +117,11 @@ pub fn side_by_side(one: &str, other: &str, rows: &[Difference]) -> String {
     page
 }
 
+/// A part of all the arithmetic of a token, where there are blocks that have such parts.
+fn share(count: &Count, part: f64) -> Option<f64> {
+    (count.ffn_flops > 0.0).then(|| part / (count.encode_flops + count.decode_flops))
+}
+
 /// The length asked for, if the network can read it. Left out: an image's own, or 512, or as many as there are positions.
 fn of_length(asked: Option<usize>, name: &str, spec: &Spec) -> Result<usize> {
     let refuse = |what: String, hint: String| Err(Error::new("--length", what, hint));
@@ -201,6 +208,10 @@ struct Flops {
     length: usize,
     read: Option<Work>,
     write: Option<Work>,
+    /// the share of the feed-forwards; none without any
+    feed_forward_share: Option<f64>,
+    /// the share of scores and mixtures, which grows with the length
+    square_share: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -253,6 +264,8 @@ impl Summary {
                 length,
                 read: spec.encoder().map(|_| work(count.encode_flops)),
                 write: spec.decoder().map(|_| work(count.decode_flops)),
+                feed_forward_share: share(&count, count.ffn_flops),
+                square_share: share(&count, count.square_flops),
             },
         })
     }
@@ -304,6 +317,13 @@ impl Flops {
                 let (forward, training) = (flops(work.forward), flops(work.training));
                 lines += &format!("  {name:<14} {forward} forward, about {training} in training\n");
             }
+        }
+        if let (Some(ffn), Some(square)) = (self.feed_forward_share, self.square_share) {
+            let [ffn, square] = [ffn, square].map(|share| 100.0 * share);
+            lines += &format!(
+                "  {:<14} {ffn:.1} % feed-forward, {square:.1} % scores and mixtures: N² of a text\n",
+                "of it"
+            );
         }
         lines
     }

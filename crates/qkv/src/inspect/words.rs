@@ -61,6 +61,7 @@ fn shape(spec: &Spec) -> String {
                 window - 1,
                 ordinal(full_every)
             ),
+            Window::Unmasked => format!("decoder of {}, sees what comes next as well", layers(stack)),
             Window::None => format!("decoder of {}, sees itself and everything before", layers(stack)),
         },
         Shape::Pair { encoder, decoder } => {
@@ -88,6 +89,9 @@ fn recurrent_shape(spec: &Spec, stack: &Stack) -> String {
 }
 
 fn recurrent_cells(spec: &Spec, cells: Recurrence) -> String {
+    if let Some(window) = cells.window {
+        return format!("a fixed window: {} units, tanh of the last {window} inputs beside each other", spec.width);
+    }
     let width = if cells.ways == Ways::Both { spec.width / 2 } else { spec.width };
     match cells.cell {
         RecurrentCell::Rnn => format!("RNN: {width} units, tanh of input and state"),
@@ -144,6 +148,7 @@ fn norm(norm: NormKind) -> String {
     match norm {
         NormKind::Layer { eps } => format!("LayerNorm, ε {eps:e}"),
         NormKind::Rms { eps } => format!("RMSNorm, ε {eps:e}"),
+        NormKind::None => "none".into(),
         NormKind::RmsOnePlus { eps } => format!("RMSNorm with gains counted from one, ε {eps:e}"),
     }
 }

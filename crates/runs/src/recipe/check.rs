@@ -30,8 +30,8 @@ impl Recipe {
             let what = format!("`{}` does not read it", optim.name);
             return refuse(format!("optim.{key}"), what, "leave it out, or choose another optim.name");
         }
-        let adapters =
-            (lora.alpha, &lora.targets, lora.dropout) != (usual.lora.alpha, &usual.lora.targets, usual.lora.dropout);
+        let adapters = (lora.alpha, &lora.targets, lora.dropout, lora.start)
+            != (usual.lora.alpha, &usual.lora.targets, usual.lora.dropout, usual.lora.start);
         if lora.rank == 0 && adapters {
             return refuse(
                 "lora".into(),
@@ -82,6 +82,15 @@ impl Recipe {
             "model.from is said as well, whose weights have started",
             "set model.start=0, or leave model.from out",
         )?;
+        let chosen = model.choices().chosen().into_iter().find(|key| *key != "kv_heads" && !model.from.is_empty());
+        if let Some(key) = chosen {
+            let hint = format!("leave model.{key} or model.from out");
+            return Err(Error::new(
+                format!("{place}: model.{key}"),
+                "model.from is said as well, which has its own",
+                hint,
+            ));
+        }
         ensure((0.0..1.0).contains(&train.smoothing), "train.smoothing", "is not a share", "use 0 up to, but not, 1")?;
         ensure((0.0..1.0).contains(&train.average), "train.average", "is not a share", "use 0 up to, but not, 1")?;
         ensure(
@@ -184,6 +193,9 @@ mod tests {
         assert!(other.hint.contains("bleu"), "{}", other.hint);
         assert_eq!(say("[model]\nstart = 2.0").to_string(), "r: model.start: is not a deviation of weights");
         assert!(say("[model]\nstart = 0.02\nfrom = \"run\"").hint.starts_with("set model.start=0"));
+        assert!(say("[model]\nposition = \"rope\"\nfrom = \"run\"").place.ends_with("model.position"));
+        assert!(say("[model]\nmask = \"windw 3\"").what.contains("there is no mask `windw 3`"));
+        assert!(say("[model]\ngated = 3").hint.contains("TOML"));
         assert!(say("[train]\ndevice = \"gpu\"").hint.contains("this build has cpu"));
         assert!(say("[data]\nmix = { a = \"b\" }").hint.contains("leave one"));
         for wrong in [

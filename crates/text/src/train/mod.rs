@@ -43,7 +43,7 @@ impl TrainSpec {
             Kind::Bpe => Shape::Gpt2,
             Kind::WordPiece => Shape::Bert,
             Kind::Unigram => Shape::T5 { sentinels: 100 },
-            Kind::Char => Shape::Marian,
+            Kind::Char | Kind::Word => Shape::Marian,
         };
         let min_frequency = if kind == Kind::Char { 1 } else { 2 };
         Self {
@@ -162,7 +162,7 @@ mod tests {
     /// The must of this room: same text, same bytes, at any thread count.
     #[test]
     fn same_bytes_at_any_thread_count() {
-        for kind in [Kind::Bpe, Kind::WordPiece, Kind::Unigram, Kind::Char] {
+        for kind in [Kind::Bpe, Kind::WordPiece, Kind::Unigram, Kind::Char, Kind::Word] {
             let spec = TrainSpec { vocab_size: 420, sample: Some(300), ..TrainSpec::new(kind) };
             let json = |threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn every_kind_and_shape_comes_back() {
         let shapes = [Shape::Plain, Shape::Gpt2, Shape::Bert, Shape::T5 { sentinels: 5 }, Shape::Marian, Shape::Llama];
-        for kind in [Kind::Bpe, Kind::WordPiece, Kind::Unigram, Kind::Char] {
+        for kind in [Kind::Bpe, Kind::WordPiece, Kind::Unigram, Kind::Char, Kind::Word] {
             for shape in shapes {
                 let spec = TrainSpec { shape, vocab_size: 400, ..TrainSpec::new(kind) };
                 let tokenizer = train(lines(), &spec, &mut |_| {}).unwrap().tokenizer;
@@ -186,6 +186,16 @@ mod tests {
                 assert_eq!(tokenizer.decode(&ids, true).unwrap(), text, "{kind:?} {shape:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_word_is_one_piece_and_a_new_one_is_unknown() {
+        let spec = TrainSpec { vocab_size: 60, ..TrainSpec::new(Kind::Word) };
+        let tokenizer = train(lines(), &spec, &mut |_| {}).unwrap().tokenizer;
+        let pieces = tokenizer.encode("the houses.", false).unwrap().pieces;
+        assert_eq!(pieces, ["▁the", "▁houses", "."]);
+        let new = tokenizer.encode("the housing", false).unwrap().pieces;
+        assert_eq!((new.len(), new[1].contains("unk")), (2, true), "{new:?}");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub enum Kind {
     Unigram,
     /// one character, one piece
     Char,
+    /// one word, one piece; a mark by itself. What was not learnt is unknown
+    Word,
 }
 
 /// Whose special tokens, and where they are put.
@@ -153,6 +155,7 @@ impl<'a> Plan<'a> {
             Kind::WordPiece => self.word_piece(words, progress)?,
             Kind::Unigram => self.unigram(words, progress)?,
             Kind::Char => self.chars(words)?,
+            Kind::Word => self.whole_words(words)?,
         };
         let json = tokenizer_json_of(self.spec, model, &self.first, &self.last).into_value();
         Tokenizer::from_parts("trained tokenizer", &json, &Said::default(), Vec::new())
@@ -228,6 +231,18 @@ impl<'a> Plan<'a> {
         Ok(json!({"type": "WordLevel", "vocab": self.vocab(&names), "unk_token": self.unk}))
     }
 
+    /// The most frequent words; of equals the first in the alphabet.
+    fn whole_words(&self, mut words: Vec<(String, u64)>) -> Result<Value> {
+        let goal = self.room(self.first.len() + 1)?;
+        words.retain(|(word, n)| {
+            *n >= self.spec.min_frequency && !self.first.contains(word) && !self.last.contains(word)
+        });
+        words.sort_by(|(a, n), (b, m)| m.cmp(n).then(a.cmp(b)));
+        let mut names = self.first.clone();
+        names.extend(words.into_iter().map(|(word, _)| word).take(goal - self.first.len()));
+        Ok(json!({"type": "WordLevel", "vocab": self.vocab(&names), "unk_token": self.unk}))
+    }
+
     /// Piece → id, with the last ones after all others.
     fn vocab(&self, names: &[String]) -> Map<String, Value> {
         names.iter().chain(&self.last).enumerate().map(|(i, name)| (name.clone(), i.into())).collect()
@@ -276,10 +291,12 @@ fn tokenizer_json_of(spec: &TrainSpec, model: Value, first: &[String], last: &[S
                                "strip_accents": false, "lowercase": false}));
             (json!({"type": "BertPreTokenizer"}), json!({"type": "WordPiece", "prefix": "##", "cleanup": false}))
         }
-        Kind::Unigram => {
+        Kind::Unigram | Kind::Word => {
             normal.push(json!({"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}));
             normal.push(json!({"type": "Strip", "strip_left": true, "strip_right": true}));
-            (metaspace.clone(), metaspace)
+            let marks = json!({"type": "Punctuation", "behavior": "Isolated"});
+            let words = json!({"type": "Sequence", "pretokenizers": [metaspace.clone(), marks]});
+            (if spec.kind == Kind::Word { words } else { metaspace.clone() }, metaspace)
         }
         Kind::Char => (tokenizer_json::split(r"[\s\S]"), json!({"type": "Fuse"})),
     };

@@ -13,6 +13,8 @@ pub(super) enum Algorithm {
     Unigram,
     /// one character, one piece
     Char,
+    /// one word, one piece; a new word is unknown
+    Word,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -99,6 +101,7 @@ pub(super) fn spec(args: &Args) -> TrainSpec {
         Algorithm::Wordpiece => Kind::WordPiece,
         Algorithm::Unigram => Kind::Unigram,
         Algorithm::Char => Kind::Char,
+        Algorithm::Word => Kind::Word,
     });
     let shape = args.shape.map(|family| match family {
         Family::Plain => Shape::Plain,
