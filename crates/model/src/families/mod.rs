@@ -27,6 +27,7 @@ pub mod llama;
 pub mod lstm;
 pub mod marian;
 pub mod qwen3;
+mod recognise;
 mod recurrent;
 mod recurrent_pair;
 pub mod rnn;
@@ -41,6 +42,7 @@ pub use config::Config;
 pub use framing::{Framing, LinearLayout, Pieces, TargetStart, TextStart, TokenizerShape, Tokenizing};
 pub use gguf::{Dialect, Keys as GgufKeys, Writer as GgufWriter};
 pub use gguf::{config_of as gguf_config, dialect as gguf_dialect, metadata_of as gguf_metadata};
+pub use recognise::recognised;
 pub use sizes::{Pictures, Sizes};
 
 use crate::spec::{Head, Pool, Spec};
