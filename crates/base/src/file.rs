@@ -52,6 +52,26 @@ pub fn read_text(path: &Path, most: u64, hint: &str) -> Result<String> {
     })
 }
 
+/// Refuses a place for new files that holds something: a directory with entries always, a file unless `force` is given.
+///
+/// ```
+/// let dir = tempfile::tempdir().unwrap();
+/// let file = dir.path().join("out.json");
+/// assert!(qkv_base::must_be_free(&file, false).is_ok());
+/// assert!(qkv_base::must_be_free(dir.path(), false).is_ok()); // empty
+/// std::fs::write(&file, b"{}").unwrap();
+/// assert!(qkv_base::must_be_free(&file, false).is_err() && qkv_base::must_be_free(&file, true).is_ok());
+/// assert!(qkv_base::must_be_free(dir.path(), true).is_err());
+/// ```
+pub fn must_be_free(out: &Path, force: bool) -> Result<()> {
+    let refuse = |what, hint| Err(Error::new(out.display().to_string(), what, hint));
+    match std::fs::read_dir(out).map(|mut entries| entries.next().is_some()) {
+        Ok(true) => refuse("exists already and is not empty", "name a new place, or remove it first"),
+        Err(_) if out.exists() && !force => refuse("exists already", "name a new place, or write over it: --force"),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

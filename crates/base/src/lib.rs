@@ -12,7 +12,7 @@ pub mod random;
 mod task;
 
 pub use error::{Error, Kind, Result};
-pub use file::{MOST_TEXT, read_file, read_text};
+pub use file::{MOST_TEXT, must_be_free, read_file, read_text};
 pub use names::nearest;
 pub use plain_text::{BOM, escape_html, printable, without_bom};
 pub use random::Key;

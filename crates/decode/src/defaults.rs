@@ -37,6 +37,8 @@ pub struct Defaults {
     pub shape: Vec<String>,
     /// keys whose wish is not done
     pub ignored: Vec<String>,
+    /// keys that speak against each other, and which of them counts
+    pub contradictions: Vec<String>,
 }
 
 /// Keys that change nothing about what is said.
@@ -173,8 +175,65 @@ impl Defaults {
         }
         defaults.ignored =
             generation.iter().filter(|(k, v)| is_ignored(k, v)).map(|(k, v)| format!("{k}: {v}")).collect();
+        defaults.contradictions = contradictions(generation, config);
         Ok(defaults)
     }
+}
+
+/// Keys that cannot both be followed, each with the one that counts. Nothing here is refused: the model can be asked, and
+/// the one that counts is the one that transformers follows.
+fn contradictions(generation: &Map<String, Value>, config: &Map<String, Value>) -> Vec<String> {
+    let number = |key: &str| generation.get(key).and_then(Value::as_f64);
+    let set = |key: &str| generation.get(key).and_then(ids).unwrap_or_default();
+    let mut found = vec![];
+    for (least, most) in [("min_length", "max_length"), ("min_new_tokens", "max_new_tokens")] {
+        if let (Some(a), Some(b)) = (number(least), number(most))
+            && a > b
+        {
+            found.push(format!("{least} {a} is above {most} {b}; {most} counts"));
+        }
+    }
+    if let (Some(new), Some(all)) = (number("max_new_tokens"), number("max_length")) {
+        found.push(format!("both max_new_tokens {new} and max_length {all} are there; max_new_tokens counts"));
+    }
+    let (beams, told) = (number("num_beams").unwrap_or(1.0), number("num_return_sequences").unwrap_or(1.0));
+    if beams > 1.0 && told > beams {
+        found.push(format!("num_return_sequences {told} is above num_beams {beams}; one sequence is told"));
+    }
+    // Drawing is asked for by its numbers and refused by name.
+    if generation.get("do_sample").and_then(Value::as_bool) == Some(false) {
+        for (key, _, off) in SHAPE {
+            if let Some(value) = number(key).filter(|v| v != off) {
+                found.push(format!("{key} {value} is for drawing, and do_sample is false; do_sample counts"));
+            }
+        }
+    }
+    let never = [set("suppress_tokens"), single_bad_words(generation)].concat();
+    for key in ["forced_bos_token_id", "forced_eos_token_id"] {
+        if let Some(id) = set(key).iter().find(|id| never.contains(id)) {
+            found.push(format!("{key} {id} is also forbidden; being forced counts"));
+        }
+    }
+    let ends = set("eos_token_id");
+    if !ends.is_empty() && ends.iter().all(|id| never.contains(id)) {
+        let ends = joined(&ends, ", ");
+        found.push(format!("eos_token_id {ends} is also forbidden; texts end at their greatest length only"));
+    }
+    // A longer list in the newer file is usual; a different token is not.
+    for key in ["bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"] {
+        let (here, there) = (set(key), config.get(key).and_then(ids).unwrap_or_default());
+        if !here.is_empty() && !there.is_empty() && !there.iter().any(|id| here.contains(id)) {
+            let (here, there) = (joined(&here, ", "), joined(&there, ", "));
+            found.push(format!("{key} is {here}, config.json says {there}; generation_config.json counts"));
+        }
+    }
+    found
+}
+
+/// The words of `bad_words_ids` that are one token.
+fn single_bad_words(generation: &Map<String, Value>) -> Vec<u32> {
+    let all = generation.get("bad_words_ids").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter_map(ids).filter(|word| word.len() == 1).flatten().collect()
 }
 
 fn joined(ids: &[u32], by: &str) -> String {
@@ -231,6 +290,36 @@ mod tests {
         assert_eq!(d.rules, ["no_repeat_ngram 3", "forced_eos 2", "bad_words 58100|3+4"]);
         assert_eq!((d.shape, d.sample), (vec!["temperature 0.7".to_string()], true));
         assert_eq!(d.ignored, ["penalty_alpha: 0.6"]);
+    }
+
+    #[test]
+    fn what_cannot_both_be_followed_is_told_with_what_counts() {
+        let said = |generation: Value| of(generation, json!({"eos_token_id": 9})).unwrap().contradictions;
+        assert_eq!(
+            said(json!({"min_length": 9, "max_length": 4})),
+            ["min_length 9 is above max_length 4; max_length counts"]
+        );
+        assert_eq!(said(json!({"min_new_tokens": 3, "max_new_tokens": 2})).len(), 1);
+        assert!(said(json!({"max_new_tokens": 3, "max_length": 2}))[0].ends_with("max_new_tokens counts"));
+        assert!(said(json!({"num_beams": 2, "num_return_sequences": 3}))[0].ends_with("one sequence is told"));
+        let greedy = said(json!({"do_sample": false, "temperature": 0.7, "top_k": 50, "top_p": 0.9}));
+        assert_eq!(greedy.len(), 2, "{greedy:?}");
+        assert!(
+            said(json!({"forced_bos_token_id": 5, "suppress_tokens": [4, 5]}))[0].contains("forced_bos_token_id 5")
+        );
+        assert!(said(json!({"eos_token_id": [9], "bad_words_ids": [[9], [1, 2]]}))[0].contains("also forbidden"));
+        assert_eq!(
+            said(json!({"eos_token_id": 2})),
+            ["eos_token_id is 2, config.json says 9; generation_config.json counts"]
+        );
+        // What published models say.
+        let plain = [
+            json!({"eos_token_id": [9, 11]}),
+            json!({"do_sample": true, "temperature": 0.6, "top_p": 0.9}),
+            json!({"num_beams": 4, "max_length": 512, "bad_words_ids": [[7]], "forced_eos_token_id": 9}),
+            json!({"temperature": 0.7}),
+        ];
+        plain.into_iter().for_each(|generation| assert_eq!(said(generation), Vec::<String>::new()));
     }
 
     #[test]

@@ -101,9 +101,11 @@ impl Pretrained {
             Some(dialect) => (dialect.names)(&spec),
             None => (sheet.names)(&spec, &config),
         };
-        let contradictions = if new_head { vec![] } else { config.contradictions() };
-        let (model, report) = import(model, &file, &table, new_head, contradictions)?;
-        let report = report.strict(&path.display().to_string())?;
+        let (model, report) = import(model, &file, &table, new_head)?;
+        let mut report = report.strict(&path.display().to_string())?;
+        if !new_head {
+            report.warnings.extend(config.contradictions());
+        }
         Ok(Self { model, sheet, config, report })
     }
 
@@ -179,13 +181,7 @@ fn config_beside(path: &Path) -> PathBuf {
 }
 
 /// Puts the tensors of a file in their places.
-fn import(
-    model: Transformer,
-    file: &Checkpoint,
-    table: &Names,
-    new_head: bool,
-    contradictions: Vec<String>,
-) -> Result<(Transformer, LoadReport)> {
+fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) -> Result<(Transformer, LoadReport)> {
     let slots = table.slots(&count::parameters(&model))?;
     let shapes: BTreeMap<&str, &[usize]> =
         file.entries().iter().map(|e| (e.name.as_str(), e.shape.as_slice())).collect();
@@ -235,7 +231,6 @@ fn import(
         let parts = if slot.is_plain() { vec![theirs] } else { slot.inward(&theirs) };
         values.extend(slot.ours().map(|p| p.path.clone()).zip(parts));
     }
-    report.warnings.extend(contradictions);
     if !finite.is_clean() {
         report.warnings.push(finite.to_string());
     }

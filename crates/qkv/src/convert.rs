@@ -59,10 +59,7 @@ pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> R
     if how.max_shard == 0 {
         return Err(Error::new("--max-shard", "must not be 0", "use a number of bytes"));
     }
-    let full = std::fs::read_dir(dst).is_ok_and(|mut d| d.next().is_some());
-    if full || dst.is_file() && !how.force {
-        return Err(Error::new(dst.display().to_string(), "exists already", "name a new place, or remove it first"));
-    }
+    qkv_base::must_be_free(dst, how.force)?;
     let model = raw::load(src.as_ref())?;
     let mut carried: Vec<String> = vec![];
     match to {

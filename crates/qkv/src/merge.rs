@@ -27,9 +27,9 @@ pub struct Merged {
 /// Writes `model` with `adapter` added into it to `out`, which must not exist yet, or be an empty directory.
 pub fn merge(model: impl AsRef<Path>, adapter: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Merged> {
     let (model, adapter, out) = (locate::model(model.as_ref())?, adapter.as_ref(), out.as_ref());
-    if out.is_file() || std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Error::new(out.display().to_string(), "exists already", "name a new place, or remove it first"));
-    }
+    // Nothing here is ever written over.
+    let never = |e| Error { hint: "name a new place, or remove it first".into(), ..e };
+    qkv_base::must_be_free(out, false).map_err(never)?;
     let base = base(&model, adapter)?;
     let adapted = adapter::load(&base, adapter)?;
     let merged = adapted.clone().merge_lora();

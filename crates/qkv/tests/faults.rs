@@ -235,7 +235,7 @@ fn every_output_follows_one_rule() {
     let path = |name: &str| dir.join(name);
     std::fs::write(path("there.json"), "mine").unwrap();
     let generate = ["generate", "model", "the cat", "--max-tokens", "2", "--trace=there.json"];
-    assert!(refused(&dir, &generate).contains("there.json exists already"));
+    assert!(refused(&dir, &generate).contains("there.json: exists already"));
     let out = path("tokenizer/tokenizer.json");
     std::fs::create_dir(out.parent().unwrap()).unwrap();
     std::fs::write(&out, "mine").unwrap();

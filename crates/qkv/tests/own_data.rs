@@ -86,7 +86,7 @@ fn a_checkpoint_is_named_wherever_a_model_is() {
     assert!(done(at, &["classify", "runs/tiny@last", "a fine film"]).contains("positive"));
     done(at, &["convert", "runs/tiny@4", "four"]);
     assert_eq!(loss(at, "four"), loss(at, "runs/tiny@4"));
-    assert!(done(at, &["inspect", "runs/tiny@4"]).contains("bert"));
+    assert!(done(at, &["inspect", "runs/tiny@4"]).contains("BertForSequenceClassification"));
     done(
         at,
         &[

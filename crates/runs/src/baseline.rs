@@ -27,8 +27,12 @@ pub struct BaselineBeside {
     /// rows that it learnt from
     pub learnt_from: usize,
     /// how long it took
-    #[serde(serialize_with = "crate::list::seconds")]
+    #[serde(serialize_with = "seconds", rename = "seconds")]
     pub took: Duration,
+}
+
+fn seconds<S: serde::Serializer>(took: &Duration, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_f64(took.as_secs_f64())
 }
 
 impl BaselineBeside {

@@ -35,7 +35,7 @@ pub struct RunSummary {
     pub age: Duration,
 }
 
-pub(crate) fn seconds<S: serde::Serializer>(age: &Duration, to: S) -> std::result::Result<S::Ok, S::Error> {
+fn seconds<S: serde::Serializer>(age: &Duration, to: S) -> std::result::Result<S::Ok, S::Error> {
     to.serialize_u64(age.as_secs())
 }
 

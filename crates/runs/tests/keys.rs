@@ -116,7 +116,6 @@ fn beside(key: &str) -> &'static str {
         "optim.momentum" => "[optim]\nname = \"sgd\"",
         "lora.alpha" | "lora.targets" | "lora.dropout" => "[lora]\nrank = 2",
         "train.least" => "[train]\nepochs = 0.5",
-        "train.rows" => "",
         _ => "",
     }
 }

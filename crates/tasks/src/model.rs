@@ -56,6 +56,7 @@ impl TextModel {
         }
         let asked = |key: &String| format!("generation_config.json asks for {key}, which is not done");
         warnings.extend(defaults.ignored.iter().map(asked));
+        warnings.extend(defaults.contradictions.iter().map(|what| format!("generation_config.json: {what}")));
         let writes = network.spec().decoder().is_some();
         let tokenizer = tokenizer(&path).map(Arc::new).map_err(|e| match writes && e.what == NO_TOKENIZER {
             true => Error { hint: "give token ids with --ids 5,6,7, or put a tokenizer beside the model".into(), ..e },

@@ -40,6 +40,13 @@ pub(crate) fn check(place: &str, map: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The most bytes that one character can become.
+pub(crate) fn longest(map: &[u8]) -> usize {
+    let size = map.first_chunk::<4>().map_or(0, |head| u32::from_le_bytes(*head) as usize);
+    let strings = map.get(4..).and_then(|rest| rest.get(size..)).unwrap_or_default();
+    strings.split(|b| *b == 0).map(<[u8]>::len).max().unwrap_or(0)
+}
+
 /// Base64 with the usual alphabet.
 pub(crate) fn from_base64(place: &str, text: &str) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);

@@ -10,6 +10,7 @@ mod compare;
 mod explain;
 mod gguf;
 mod gguf_out;
+mod growth;
 mod load;
 mod marian;
 mod save;

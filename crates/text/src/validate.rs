@@ -3,7 +3,7 @@
 //! The engine indexes and slices by what the file says, so a crafted file can make it panic. Everything known to do so
 //! is refused with a sentence; what is not known yet is caught by `catch_unwind` and becomes an error too.
 
-use crate::charsmap;
+use crate::{charsmap, growth};
 use qkv_base::{Error, Result, read_file};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -88,7 +88,9 @@ pub(crate) fn check(place: &str, json: &Value, limit: Option<usize>) -> Result<(
     check_lengths(place, json)?;
     check_template(place, json.get("post_processor").unwrap_or(&Value::Null), 0)?;
     check_parts(place, json.get("pre_tokenizer").unwrap_or(&Value::Null), 0)?;
-    check_parts(place, json.get("normalizer").unwrap_or(&Value::Null), 0)
+    check_parts(place, json.get("normalizer").unwrap_or(&Value::Null), 0)?;
+    check_parts(place, json.get("decoder").unwrap_or(&Value::Null), 0)?;
+    growth::check(place, json)
 }
 
 /// Piece → id, of a map (BPE, WordPiece, WordLevel) or a list with scores (Unigram).
@@ -202,10 +204,10 @@ fn check_template(place: &str, part: &Value, depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// Normalisers and pre-tokenizers with numbers or tables inside.
+/// Normalisers, pre-tokenizers and decoders with numbers or tables inside.
 fn check_parts(place: &str, part: &Value, depth: usize) -> Result<()> {
     too_deep(place, depth)?;
-    let inner = ["pretokenizers", "normalizers"].iter().filter_map(|k| part.get(k)?.as_array());
+    let inner = ["pretokenizers", "normalizers", "decoders"].iter().filter_map(|k| part.get(k)?.as_array());
     for inner in inner.flatten() {
         check_parts(place, inner, depth + 1)?;
     }

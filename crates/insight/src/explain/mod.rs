@@ -12,6 +12,7 @@
 //! | `learning` | gradients, teacher-forcing, loss |
 //! | `sequence` | product-rule, sampling, beam |
 //! | `sizes` | cost, lora, patches |
+//! | `own`, `own_pages` | the same with a person's own numbers |
 
 mod attention;
 mod block;
@@ -19,10 +20,14 @@ mod cross;
 mod learning;
 mod lookup;
 pub mod model;
+mod own;
+mod own_pages;
 mod positions;
 mod sequence;
 mod sizes;
 mod words;
+
+pub use own::Setting;
 
 use crate::page::Page;
 use qkv_base::{Error, Result, nearest};

@@ -83,11 +83,16 @@ const NEXT: [(&str, f32); 6] =
 
 /// The probabilities behind a chain.
 fn after(chain: &str) -> Result<Vec<f64>> {
+    bent(chain, &NEXT.map(|n| n.1))
+}
+
+/// The probabilities of these logits behind a chain.
+pub(super) fn bent(chain: &str, logits: &[f32]) -> Result<Vec<f64>> {
     let chain: Chain = chain.parse()?;
-    let mut row = Scores::of(&NEXT.map(|n| n.1))?;
+    let mut row = Scores::of(logits)?;
     chain.apply(&mut row, &History::default())?;
     let scale = row.scale();
-    Ok((0..NEXT.len() as u32).map(|id| scale.probability(row.logit(id))).collect())
+    Ok((0..logits.len() as u32).map(|id| scale.probability(row.logit(id))).collect())
 }
 
 pub(super) fn sampling() -> Result<Page> {

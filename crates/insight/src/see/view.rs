@@ -55,6 +55,27 @@ impl View {
         Self::Neurons,
     ];
 
+    /// The name on the command line and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Maps => "maps",
+            Self::Heads => "heads",
+            Self::Lens => "lens",
+            Self::Loss => "loss",
+            Self::Gradients => "gradients",
+            Self::Rollout => "rollout",
+            Self::Pca => "pca",
+            Self::Align => "align",
+            Self::Patches => "patches",
+            Self::Neurons => "neurons",
+        }
+    }
+
+    /// The view of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|view| view.name() == name)
+    }
+
     /// Whether a model can be looked at so.
     pub fn fits(self, model: &TextModel) -> bool {
         let head = &model.spec().head;

@@ -2,9 +2,10 @@
 
 use super::fail::Fail;
 use super::flags::{BeamArgs, ChainArgs};
-use super::input::{columns, model_or_newest, must_be_free};
+use super::input::{columns, model_or_newest};
 use super::terminal::say;
 use qkv::{Evaluate, Evaluated, Judged, Metric, Scores, Writing, evaluate};
+use qkv_base::must_be_free;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]

@@ -6,7 +6,7 @@ use super::fail::Fail;
 use super::input;
 use super::terminal::{say, say_json, say_painted, style};
 use qkv_insight::explain::model::{Asked, with_model};
-use qkv_insight::explain::{TOPICS, find};
+use qkv_insight::explain::{TOPICS, Topic, find};
 use qkv_insight::page::Page;
 use qkv_insight::render::{csv, html, quiz::Quiz, terminal};
 use qkv_insight::see::Ask;
@@ -21,12 +21,18 @@ use std::path::PathBuf;
   qkv explain attention                idea, formula, shapes, the slide's numbers recomputed
   qkv explain norms --csv > norms.csv  its tables for a spreadsheet
   qkv explain mask --html mask.html    one file that loads nothing
+  qkv explain softmax --set scores=3,1,0 --set temperature=0.5
+                                       the same arithmetic with your numbers
+  qkv explain lora --set width=4096 --set rank=16
   qkv explain softmax --quiz 5         five numbers are hidden; answers are read from stdin
   qkv explain attention --model M --text \"The cat sat\" --layer 2 --head 1
                                        the same with a real model's numbers")]
 pub(crate) struct Args {
     /// What to explain; left out, the list of topics
     topic: Option<String>,
+    /// The same arithmetic with your numbers, such as scores=3,1,0; may be given again
+    #[arg(long, value_name = "KEY=VALUE", requires = "topic")]
+    set: Vec<String>,
     /// A model or a run, for the same with its numbers
     #[arg(long, value_name = "MODEL", requires = "topic")]
     model: Option<PathBuf>,
@@ -72,8 +78,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let Some(name) = &args.topic else { return list(args.json) };
-    args.html.iter().try_for_each(|path| input::must_be_free(path, args.force))?;
-    let mut page = find(name)?.page()?;
+    args.html.iter().try_for_each(|path| qkv_base::must_be_free(path, args.force))?;
+    let mut page = find(name)?.page_with(&args.set)?;
     if let Some(path) = &args.model {
         let path = input::model_or_newest(Some(path))?;
         let model = input::open(&path, args.load)?;
@@ -102,14 +108,24 @@ fn asked<'a>(args: &Args, model: &'a TextModel) -> Result<Asked<'a>, Fail> {
 
 fn list(json: bool) -> Result<(), Fail> {
     if json {
-        let topics: Vec<_> = TOPICS.iter().map(|t| json!({"topic": t.name, "about": t.about})).collect();
+        let set = |t: &Topic| {
+            t.settings().iter().map(|s| json!({"name": s.name, "about": s.about, "usual": s.usual})).collect::<Vec<_>>()
+        };
+        let topics: Vec<_> = TOPICS.iter().map(|t| json!({"topic": t.name, "about": t.about, "set": set(t)})).collect();
         return say_json(&topics);
     }
     let widest = TOPICS.iter().map(|t| t.name.len()).max().unwrap_or(0);
     for topic in TOPICS {
         say(format!("{:widest$}  {}", topic.name, topic.about))?;
     }
-    say("\nqkv explain TOPIC shows one; they stand in the order of the lectures.")
+    say(
+        "\nqkv explain TOPIC shows one; they stand in the order of the lectures. With your numbers (--set key=value):",
+    )?;
+    for topic in TOPICS.iter().filter(|t| !t.settings().is_empty()) {
+        let keys: Vec<&str> = topic.settings().iter().map(|s| s.name).collect();
+        say(format!("{:widest$}  {}", topic.name, keys.join(", ")))?;
+    }
+    Ok(())
 }
 
 fn write(args: &Args, page: &Page) -> Result<(), Fail> {

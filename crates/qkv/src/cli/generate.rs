@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     input::instead(&texts, "--ids", !args.ids.is_empty())?;
     input::instead(&texts, "--file", args.file.is_some())?;
     let prompt = input::only(texts)?;
-    args.trace.iter().filter(|to| *to != "-").try_for_each(|to| input::must_be_free(to.as_ref(), args.force))?;
+    args.trace.iter().filter(|to| *to != "-").try_for_each(|to| qkv_base::must_be_free(to.as_ref(), args.force))?;
     let model = input::open(&path, args.load)?;
     let generation = args.generation(&model)?;
     let mut prompts = args.prompts(&model, prompt.as_deref())?;

@@ -146,21 +146,6 @@ pub(crate) fn not_zero(sizes: &[(&str, usize)]) -> Result<(), Fail> {
     }
 }
 
-/// The one rule of every output: what is there is not written over, unless `force` says so of a file. A directory that
-/// holds something is never mixed with another.
-pub(crate) fn must_be_free(out: &Path, force: bool) -> Result<(), Fail> {
-    match std::fs::read_dir(out).map(|mut entries| entries.next().is_some()) {
-        Ok(true) => {
-            let what = format!("{} exists already and is not empty", out.display());
-            Err(Fail::usage(what, "name a new place, or remove it first"))
-        }
-        Err(_) if out.exists() && !force => {
-            Err(Fail::usage(format!("{} exists already", out.display()), "name a new place, or write over it: --force"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The tokenizer of a file, of a model directory, or of the directory or inside of a file of weights.
 pub(crate) fn tokenizer(path: &Path) -> Result<Tokenizer, Fail> {
     if !locate::exists(path) {

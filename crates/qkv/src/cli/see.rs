@@ -4,10 +4,10 @@ mod out;
 
 use super::fail::Fail;
 use super::input;
-use out::{kind_of, views, write};
+use out::{ALL_VIEWS, kind_of, views, write};
 use qkv_base::Error;
 use qkv_insight::see::view::Options;
-use qkv_insight::see::{Ask, see};
+use qkv_insight::see::{Ask, View, see};
 use qkv_tasks::TextModel;
 use qkv_tasks::chain::ids;
 use std::ops::Range;
@@ -42,8 +42,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IDS", conflicts_with = "target")]
     target_ids: Option<String>,
     /// What to look at; left out, maps and heads, and in HTML all but gradients and neurons
-    #[arg(long, value_name = "VIEW,…", value_delimiter = ',', value_enum)]
-    view: Vec<Wanted>,
+    #[arg(long, value_name = "VIEW,…", value_delimiter = ',', value_parser = names())]
+    view: Vec<String>,
     /// Which maps of a translation model: encoder, cross or decoder
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
@@ -78,20 +78,9 @@ pub(crate) struct Args {
     load: input::LoadArgs,
 }
 
-/// The views by the names of the command line.
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Wanted {
-    Maps,
-    Heads,
-    Lens,
-    Loss,
-    Gradients,
-    Rollout,
-    Pca,
-    Align,
-    Patches,
-    Neurons,
-    All,
+/// The names of the views, and of all together.
+fn names() -> clap::builder::PossibleValuesParser {
+    View::ALL.iter().map(|view| view.name()).chain([ALL_VIEWS]).collect::<Vec<_>>().into()
 }
 
 fn range(text: &str) -> Result<Range<usize>, String> {
@@ -103,7 +92,7 @@ fn range(text: &str) -> Result<Range<usize>, String> {
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     input::not_zero(&[("steps", args.steps)])?;
     let extension = args.output.as_deref().map(kind_of).transpose()?;
-    args.output.iter().try_for_each(|path| input::must_be_free(path, args.force))?;
+    args.output.iter().try_for_each(|path| qkv_base::must_be_free(path, args.force))?;
     let (path, texts) = input::resolve(&args.words)?;
     input::instead(&texts, "--ids", args.ids.is_some())?;
     let ask = match (input::only(texts)?, &args.ids) {

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Shows a run. A closed stderr is not a reason to stop learning: what cannot be written is not written.
 pub(crate) struct Show {
-    live: bool,
-    /// only warnings are told
-    quiet: bool,
+    telling: Telling,
     every: u64,
     eta: Eta,
     losses: Vec<(f64, f64)>,
@@ -22,18 +20,31 @@ pub(crate) struct Show {
     last: Option<Instant>,
 }
 
-impl Default for Show {
-    fn default() -> Self {
-        let live = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
-        let (losses, samples) = (vec![], vec![]);
-        Self { live, quiet: false, every: 1, eta: Eta::default(), losses, valid: None, samples, drawn: 0, last: None }
-    }
+/// How much is told, and how.
+#[derive(Clone, Copy, PartialEq)]
+enum Telling {
+    /// a picture that is drawn over itself
+    Live,
+    /// a line at a time
+    Lines,
+    /// warnings only
+    Quiet,
 }
 
 impl Show {
     /// One that tells all, or warnings only.
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { quiet, ..Self::default() }
+        let live = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
+        Self::telling(match (quiet, live) {
+            (true, _) => Telling::Quiet,
+            (_, true) => Telling::Live,
+            (_, false) => Telling::Lines,
+        })
+    }
+
+    fn telling(telling: Telling) -> Self {
+        let (losses, samples) = (vec![], vec![]);
+        Self { telling, every: 1, eta: Eta::default(), losses, valid: None, samples, drawn: 0, last: None }
     }
 
     fn status(&self, t: &StepReport) -> Status {
@@ -115,7 +126,7 @@ fn flat(text: &str) -> String {
 impl Observer for Show {
     fn see(&mut self, event: &Event) -> Result<(), Error> {
         match event {
-            _ if self.quiet && !matches!(event, Event::Skipped { .. }) => {}
+            _ if self.telling == Telling::Quiet && !matches!(event, Event::Skipped { .. }) => {}
             Event::Began(beginning) => {
                 self.every = beginning.log.max(1);
                 beginning.lines().iter().for_each(|line| self.line(line));
@@ -125,10 +136,11 @@ impl Observer for Show {
                 self.eta.step(Duration::from_secs_f64(t.took.max(0.0)));
                 self.losses.push((t.step as f64, t.loss.into()));
                 let due = self.last.is_none_or(|at| at.elapsed() > Duration::from_millis(250)) || t.step == t.steps;
-                if self.live && due {
+                let live = self.telling == Telling::Live;
+                if live && due {
                     self.last = Some(Instant::now());
                     self.draw(t);
-                } else if !self.live && (t.step % self.every == 0 || t.step == 1 || t.step == t.steps) {
+                } else if !live && (t.step % self.every == 0 || t.step == 1 || t.step == t.steps) {
                     let line = self.status(t).line(usize::MAX);
                     self.line(&line);
                 }
@@ -137,7 +149,7 @@ impl Observer for Show {
                 let mark = if *best { ", the best so far" } else { "" };
                 let score = score.map_or(String::new(), |s| format!(", {} {:.2}", s.metric.name(), s.value));
                 let line = format!("step {step} · validation loss {loss:.4}{score}{mark}");
-                if self.live { self.valid = Some(line) } else { self.line(&line) }
+                if self.telling == Telling::Live { self.valid = Some(line) } else { self.line(&line) }
             }
             Event::Saved { .. } | Event::Baseline(_) => {}
             Event::Samples { judged, .. } => {
@@ -151,7 +163,7 @@ impl Observer for Show {
                     .iter()
                     .flat_map(|j| [format!("  {}", flat(&j.source)), format!("  → {}{}", flat(&j.got), right(j))]);
                 self.samples = told.collect();
-                if !self.live {
+                if self.telling == Telling::Lines {
                     let samples = std::mem::take(&mut self.samples);
                     samples.iter().for_each(|s| self.line(s));
                 }
@@ -184,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_picture_fits_the_screen() {
-        let mut show = Show { live: true, ..Show::default() };
+        let mut show = Show::telling(Telling::Live);
         for step in 1..40 {
             show.losses.push((step as f64, 9.0 / step as f64));
         }
@@ -198,7 +210,7 @@ mod tests {
         }
         assert_eq!(show.picture(&told(39), [79, 50]).len(), 10 + 1 + 1 + 6);
         assert_eq!(flat("a\nb\tc"), "a b c");
-        let show = Show { losses: vec![(1.0, 8.0), (2.0, 3.0), (3.0, 1.0)], every: 2, ..Show::default() };
+        let show = Show { losses: vec![(1.0, 8.0), (2.0, 3.0), (3.0, 1.0)], every: 2, ..Show::telling(Telling::Lines) };
         assert_eq!(show.mean_loss(), 2.0);
         assert_eq!(Show { every: 20, ..show }.mean_loss(), 4.0);
     }

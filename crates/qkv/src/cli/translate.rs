@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let (path, texts) = input::resolve(&args.words)?;
     input::instead(&texts, "--ids", !args.ids.is_empty())?;
     input::instead(&texts, "--file", args.file.is_some())?;
-    args.trace.iter().filter(|to| *to != "-").try_for_each(|to| input::must_be_free(to.as_ref(), args.force))?;
+    args.trace.iter().filter(|to| *to != "-").try_for_each(|to| qkv_base::must_be_free(to.as_ref(), args.force))?;
     let model = input::open(&path, args.load)?;
     let chosen = translation(&model, &args.chain.options(), &args.beam.options(args.prefix.prefix()?))?;
     let generation = Generation { max_tokens: args.max_tokens, traced: args.trace.is_some(), ..chosen };

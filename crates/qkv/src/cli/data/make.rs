@@ -2,9 +2,9 @@
 
 use super::files::{MadeForm, cannot, pictures, rows};
 use crate::cli::fail::Fail;
-use crate::cli::input::must_be_free;
 use crate::cli::terminal::{say, talk};
 use qkv::inspect::numbers::grouped;
+use qkv_base::must_be_free;
 use qkv_data::Task;
 use qkv_data::builtin::{Corpus, Split};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Where what was seen goes: the terminal, or a file by its extension.
 
-use super::{Args, Wanted};
+use super::Args;
 use crate::cli::fail::Fail;
 use crate::cli::terminal::{say, say_json, say_painted, style, talk};
 use qkv_insight::render::{csv, terminal};
@@ -8,6 +8,9 @@ use qkv_insight::see::view::Options;
 use qkv_insight::see::{Seen, View, heat, html, svg};
 use qkv_tasks::TextModel;
 use std::path::Path;
+
+/// The name that stands for every view that fits the model.
+pub(super) const ALL_VIEWS: &str = "all";
 
 /// What kind of file is asked for.
 pub(super) fn kind_of(path: &Path) -> Result<&'static str, Fail> {
@@ -19,22 +22,10 @@ pub(super) fn kind_of(path: &Path) -> Result<&'static str, Fail> {
 
 /// The views that are asked for, or those that are usual.
 pub(super) fn views(args: &Args, model: &TextModel, whole: bool) -> Vec<View> {
-    let named = |w: &Wanted| match w {
-        Wanted::Maps => View::Maps,
-        Wanted::Heads => View::Heads,
-        Wanted::Lens => View::Lens,
-        Wanted::Loss => View::Loss,
-        Wanted::Gradients => View::Gradients,
-        Wanted::Rollout => View::Rollout,
-        Wanted::Pca => View::Pca,
-        Wanted::Align => View::Align,
-        Wanted::Neurons => View::Neurons,
-        Wanted::Patches | Wanted::All => View::Patches,
-    };
     let fitting = |skip: &[View]| View::ALL.into_iter().filter(|v| v.fits(model) && !skip.contains(v)).collect();
-    match (args.view.contains(&Wanted::All), args.view.is_empty(), whole) {
+    match (args.view.iter().any(|name| name == ALL_VIEWS), args.view.is_empty(), whole) {
         (true, _, _) => fitting(&[]),
-        (_, false, _) => args.view.iter().map(named).collect(),
+        (_, false, _) => args.view.iter().filter_map(|name| View::parse(name)).collect(),
         // Gradients take many passes, and neurons are of one row: they are for who asks.
         (_, _, true) => fitting(&[View::Gradients, View::Neurons]),
         _ => fitting(&[View::Gradients, View::Neurons, View::Lens, View::Loss, View::Rollout, View::Pca]),

@@ -1,11 +1,11 @@
 //! `qkv vectors train`: the vectors of a text.
 
 use crate::cli::fail::Fail;
-use crate::cli::input::must_be_free;
 use crate::cli::signals::interrupted;
 use crate::cli::terminal::{progress, say, talk};
 use qkv::inspect::numbers::grouped;
 use qkv::vectors::{Architecture, Bag, Sentences, VectorFormat, Weighting, Word2Vec, lines, save_bag, write_vectors};
+use qkv_base::must_be_free;
 use qkv_train::on_threads;
 use serde_json::json;
 use std::path::PathBuf;

@@ -1,170 +1,27 @@
-//! Every parser that reads a stranger's bytes, fed with damaged ones: whatever a file says, reading it ends in values or in
-//! an error, soon, and within a bounded memory; never in a panic, a hang or the end of the process.
+//! Every parser that reads a stranger's bytes: where the file stands, what stands beside it, and what reads it.
 //!
-//! `cargo test --release -p qkv --test fuzz -- --ignored` runs each kind for some seconds; `QKV_FUZZ_SECONDS=60` for
-//! longer, `QKV_FUZZ_SEED=7` with other damages. Seeds are our own fixtures. Damages know a little of what they damage:
-//! bytes are flipped, cut, doubled; numbers become those that programs get wrong; JSON values become others; two seeds
-//! become one. A case that fails is written beside the message, so that it can be read again.
-#![cfg(unix)]
+//! The table has two readers: the tier of tests beside it, and the targets of `cargo fuzz` in `fuzz/`.
 
-use qkv_base::Key;
-use qkv_base::budget::{self, Budget};
 use qkv_data::{Corpus, Reader, Task};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-// It counts what a case takes.
-#[global_allocator]
-static ALLOCATOR: qkv_kernels::alloc::Reuse = qkv_kernels::alloc::Reuse::new();
-
-/// Cases that one thread takes.
-const TOGETHER: u64 = 32;
-
-/// What they may take, at one time and together. Pictures are decoded into at most 256 MiB and resized from there.
-const BUDGET: Budget = Budget { memory: 640 << 20, stack: 8 << 20, time: Duration::from_secs(20) };
-
+/// The project's root, above whichever package includes this file.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|p| p.join("fixtures").is_dir());
+    above.expect("the project's fixtures").to_path_buf()
 }
 
 fn bytes(path: &str) -> Vec<u8> {
     std::fs::read(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Draws numbers for one case.
-struct Draw {
-    key: Key,
-    at: u64,
-}
-
-impl Draw {
-    fn below(&mut self, n: usize) -> usize {
-        self.at += 1;
-        self.key.below(self.at, n.max(1))
-    }
-
-    fn one<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        let i = self.below(all.len());
-        &all[i]
-    }
-}
-
-/// Numbers that programs get wrong, as bytes and as text.
-const EDGES: [u64; 12] = [0, 1, 2, 0x7f, 0xff, 0xffff, 1 << 24, 1 << 31, 0xffff_ffff, 1 << 40, 1 << 63, u64::MAX];
-const WORDS: [&str; 16] = [
-    "0",
-    "-1",
-    "1e308",
-    "-1e308",
-    "1e999",
-    "NaN",
-    "null",
-    "true",
-    "[]",
-    "{}",
-    "\"\"",
-    "9223372036854775807",
-    "18446744073709551616",
-    "0.1",
-    "\"\\u0000\\u001b\"",
-    "[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]",
-];
-
-/// A JSON value with one of its parts replaced.
-fn other_json(value: &mut Value, draw: &mut Draw) {
-    let strange = |draw: &mut Draw| serde_json::from_str(draw.one::<&str>(&WORDS)).unwrap_or(Value::Null);
-    match value {
-        Value::Object(map) if !map.is_empty() && draw.below(8) > 0 => {
-            let keys: Vec<String> = map.keys().cloned().collect();
-            let key = draw.one(&keys).clone();
-            match draw.below(10) {
-                0 => drop(map.remove(&key)),
-                1 => {
-                    let twin = map[&key].clone();
-                    map.insert(draw.one(&keys).clone(), twin);
-                }
-                _ => other_json(&mut map[&key], draw),
-            }
-        }
-        Value::Array(list) if !list.is_empty() && draw.below(8) > 0 => {
-            let at = draw.below(list.len());
-            match draw.below(10) {
-                0 => drop(list.remove(at)),
-                1 => list.push(list[at].clone()),
-                2 => list.truncate(at),
-                _ => other_json(&mut list[at], draw),
-            }
-        }
-        Value::Number(_) => *value = strange(draw),
-        Value::String(text) if draw.below(2) == 0 => {
-            let at = (0..=text.len()).rev().find(|i| text.is_char_boundary(*i) && *i <= text.len() / 2).unwrap_or(0);
-            text.insert_str(at, draw.one::<&str>(&["\u{0}", "\u{1b}[2J", "../../", "é", "{{", "%}", "\n"]));
-        }
-        other => *other = strange(draw),
-    }
-}
-
-/// A seed with one to four damages.
-fn damaged(seeds: &[Vec<u8>], draw: &mut Draw) -> Vec<u8> {
-    let mut out = draw.one(seeds).clone();
-    if let (0..=3, Ok(mut value)) = (draw.below(8), serde_json::from_slice::<Value>(&out)) {
-        (0..=draw.below(3)).for_each(|_| other_json(&mut value, draw));
-        return value.to_string().into_bytes();
-    }
-    for _ in 0..=draw.below(4) {
-        let length = out.len();
-        if length == 0 {
-            break;
-        }
-        let at = draw.below(length);
-        // The head of a file decides most; it is hit more often than its share.
-        let at = if draw.below(2) == 0 { at.min(draw.below(256)) } else { at };
-        match draw.below(9) {
-            0 => out[at] = draw.below(256) as u8,
-            1 => out[at] ^= 1 << draw.below(8),
-            2 => out.truncate(at),
-            3 => drop(out.drain(at..(at + 1 + draw.below(16)).min(length))),
-            4 => {
-                let piece = out[at..(at + 1 + draw.below(64)).min(length)].to_vec();
-                let to = draw.below(length);
-                drop(out.splice(to..to, piece));
-            }
-            5 => {
-                let (edge, width) = (draw.one(&EDGES).to_le_bytes(), *draw.one(&[1, 2, 4, 8]));
-                out[at..].iter_mut().zip(&edge[..width]).for_each(|(b, n)| *b = *n);
-            }
-            6 => {
-                // A number in a text becomes another.
-                let Some(start) = out[at..].iter().position(u8::is_ascii_digit).map(|i| at + i) else { continue };
-                let end = out[start..].iter().position(|b| !b.is_ascii_digit()).map_or(length, |n| start + n);
-                drop(out.splice(start..end, draw.one(&WORDS).bytes()));
-            }
-            7 => {
-                let other = draw.one(seeds);
-                let from = draw.below(other.len());
-                out.truncate(at);
-                out.extend_from_slice(&other[from..]);
-            }
-            _ => {
-                let word =
-                    draw.one(&["\u{feff}", "\r\n", "\"", "\t", ",", "\\", "{", "[", "\0", "{%", "}}", "é", "''"]);
-                drop(out.splice(at..at, word.bytes()));
-            }
-        }
-    }
-    out.truncate(4 << 20);
-    out
-}
-
 /// One kind of file: where it stands, what stands beside it, and what reads it.
-struct Parser {
-    name: &'static str,
-    file: &'static str,
-    seeds: Vec<Vec<u8>>,
-    beside: Vec<(&'static str, Vec<u8>)>,
-    read: fn(&Path),
+pub(crate) struct Parser {
+    pub(crate) name: &'static str,
+    pub(crate) file: &'static str,
+    pub(crate) seeds: Vec<Vec<u8>>,
+    pub(crate) beside: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) read: fn(&Path),
 }
 
 fn parser(name: &'static str, file: &'static str, seeds: Vec<Vec<u8>>, read: fn(&Path)) -> Parser {
@@ -259,8 +116,26 @@ fn run_directory(dir: &Path) {
     let _ = (all.latest(), all.best());
 }
 
+impl Parser {
+    /// Puts `bytes` at the parser's place in `dir`, and what belongs beside it.
+    pub(crate) fn write(&self, dir: &Path, bytes: &[u8]) {
+        let beside = self.beside.iter().map(|(name, bytes)| (*name, &bytes[..]));
+        for (name, bytes) in beside.chain([(self.file, bytes)]) {
+            let path = dir.join(name);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+            std::fs::write(path, bytes).expect("written");
+        }
+    }
+}
+
+/// A directory in memory where there is one: the cases are many and small.
+pub(crate) fn place() -> tempfile::TempDir {
+    let place = if Path::new("/dev/shm").is_dir() { tempfile::tempdir_in("/dev/shm") } else { tempfile::tempdir() };
+    place.expect("a place")
+}
+
 /// Every parser.
-fn parsers() -> Vec<Parser> {
+pub(crate) fn parsers() -> Vec<Parser> {
     let tiny = |name: &str| format!("fixtures/tiny/{name}");
     let weight = |name: &str| bytes(&format!("crates/weights/tests/fixtures/{name}"));
     let config = |family: &str| bytes(&format!("{}/config.json", tiny(family)));
@@ -365,69 +240,4 @@ fn parsers() -> Vec<Parser> {
         all.push(Parser { beside, ..parser(name, file, vec![seed], run_directory) });
     }
     all
-}
-
-fn number(name: &str, usual: u64) -> u64 {
-    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
-}
-
-/// Feeds one parser for so long; returns how many cases there were.
-fn feed(parser: &Parser, time: Duration, seed: u64) -> u64 {
-    let place = if Path::new("/dev/shm").is_dir() { tempfile::tempdir_in("/dev/shm") } else { tempfile::tempdir() };
-    let place = place.expect("a place");
-    let write = |name: &str, bytes: &[u8]| {
-        let path = place.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-        std::fs::write(path, bytes).expect("written");
-    };
-    let (read, seeds) = (parser.read, Arc::new(parser.seeds.clone()));
-    write(parser.file, &[]);
-    let (since, dir) = (Instant::now(), Arc::new(place.path().to_path_buf()));
-    let mut cases = 0;
-    while since.elapsed() < time {
-        // A thread takes some cases, one after the other; where it breaks off, the file of the last one is still there.
-        parser.beside.iter().for_each(|(name, bytes)| write(name, bytes));
-        let (dir, seeds, name, file) = (dir.clone(), seeds.clone(), parser.name, parser.file);
-        let some = move || {
-            for case in cases..cases + TOGETHER {
-                let mut draw = Draw { key: Key::new(seed, case, 0).named(name), at: 0 };
-                std::fs::write(dir.join(file), damaged(&seeds, &mut draw)).expect("written");
-                read(&dir);
-            }
-        };
-        if let Err(e) = budget::run(parser.name, BUDGET, some) {
-            let kept = std::env::temp_dir().join(format!("fuzz-{seed}-{cases}"));
-            std::fs::copy(place.path().join(parser.file), &kept).expect("copied");
-            panic!("{}: {}; a case from {cases} on of seed {seed}, in {}", parser.name, e.what, kept.display());
-        }
-        cases += TOGETHER;
-    }
-    cases
-}
-
-#[test]
-#[ignore = "slow: some seconds for every parser"]
-fn fuzz_every_parser() {
-    let (seconds, seed) = (number("QKV_FUZZ_SECONDS", 2), number("QKV_FUZZ_SEED", 1));
-    let only = std::env::var("QKV_FUZZ_ONLY").unwrap_or_default();
-    let mut all = 0;
-    for parser in parsers().iter().filter(|p| p.name.contains(&only)) {
-        let cases = feed(parser, Duration::from_secs(seconds), seed);
-        println!("{:>9} {}", cases, parser.name);
-        all += cases;
-    }
-    println!("{all:>9} cases");
-    assert!(all > 0);
-}
-
-/// The damages reach what they are made for: some cases of each kind are refused, and some are still read.
-#[test]
-fn fuzz_damages_do_something() {
-    let seed = vec![br#"{"a": [1, 2, {"b": "c"}], "d": 7}"#.to_vec()];
-    let cases: Vec<Vec<u8>> = (0..300).map(|i| damaged(&seed, &mut Draw { key: Key::new(1, i, 0), at: 0 })).collect();
-    let sound = cases.iter().filter(|c| serde_json::from_slice::<Value>(c).is_ok()).count();
-    assert!((60..290).contains(&sound), "{sound} of 300 are still JSON");
-    assert!(cases.iter().filter(|c| **c == seed[0]).count() < 10);
-    let again = damaged(&seed, &mut Draw { key: Key::new(1, 7, 0), at: 0 });
-    assert_eq!(again, cases[7], "a case can be made again");
 }

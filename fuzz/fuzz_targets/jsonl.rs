@@ -1,0 +1,3 @@
+#![no_main]
+
+qkv_fuzz::target!("JSONL");
