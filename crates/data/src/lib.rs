@@ -42,5 +42,5 @@ pub use example::{Example, Field, fields, takes};
 pub use objective::{Objective, Sample};
 pub use qkv_base::{Error, Key, Result, Task};
 pub use readers::{Format, Opened, Reader, read};
-pub use split::{Split, SplitIndices, split};
+pub use split::{Split, SplitIndices, overlap, split};
 pub use tokenize::{Pieces, Role, Side, Tokenize};

@@ -1,6 +1,6 @@
 //! Training, validation and test from one corpus, the same at every call, and with no text on two sides.
 //!
-//! Examples that read the same (case, blanks and line ends aside) are one group and stay together; for questions the
+//! Where examples have labels, every side has its share of each. Examples that read the same (case, blanks and line ends aside) are one group and stay together; for questions the
 //! context is the group. Groups stand in the order of a keyed hash of their text, so a row keeps its side, or nearly, when
 //! the file grows or is sorted anew. The test side is filled first, then validation, and the rest is for training.
 
@@ -60,23 +60,54 @@ pub fn split(corpus: &dyn Corpus, how: Split) -> Result<SplitIndices> {
         return Err(Error::new("split", what, "give shares from 0 to 1 that leave something for training"));
     }
     let key = Key::new(how.seed, 0, 0).named("split");
-    let mut groups: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    let mut groups: BTreeMap<u64, (String, Vec<u32>)> = BTreeMap::new();
     for (i, example) in (0u32..).zip(corpus.examples()) {
-        let [high, low, ..] = key.child(fingerprint(&example?)).block(0);
-        groups.entry(u64::from(high) << 32 | u64::from(low)).or_default().push(i);
+        let example = example?;
+        let [high, low, ..] = key.child(fingerprint(&example)).block(0);
+        // A text that stands there twice with two labels is one group all the same: it has the first one's.
+        let group = groups.entry(u64::from(high) << 32 | u64::from(low));
+        group.or_insert_with(|| (label(&example).to_string(), vec![])).1.push(i);
     }
-    let count = |part: f64| (corpus.len() as f64 * part).round() as usize;
-    let mut sides = SplitIndices::default();
-    for group in groups.into_values() {
-        let side = match (&sides.test, &sides.valid) {
-            (test, _) if test.len() + group.len() <= count(how.test) => &mut sides.test,
-            (_, valid) if valid.len() + group.len() <= count(how.valid) => &mut sides.valid,
-            _ => &mut sides.train,
-        };
-        side.extend(group);
+    let mut strata: BTreeMap<String, Vec<Vec<u32>>> = BTreeMap::new();
+    groups.into_values().for_each(|(label, group)| strata.entry(label).or_default().push(group));
+    let count = |rows: usize, part: f64| (rows as f64 * part).round() as usize;
+    let (mut sides, mut before) = (SplitIndices::default(), 0);
+    for groups in strata.into_values() {
+        let rows = before + groups.iter().map(Vec::len).sum::<usize>();
+        // What is due after this label less what was due before it: rare labels get their rows, and the sum is right.
+        let due = |part: f64| count(rows, part) - count(before, part);
+        let (mut test, mut valid) = (due(how.test), due(how.valid));
+        for group in groups {
+            let (side, left) = match group.len() {
+                n if n <= test => (&mut sides.test, &mut test),
+                n if n <= valid => (&mut sides.valid, &mut valid),
+                _ => {
+                    sides.train.extend(group);
+                    continue;
+                }
+            };
+            *left -= group.len();
+            side.extend(group);
+        }
+        before = rows;
     }
     [&mut sides.train, &mut sides.valid, &mut sides.test].into_iter().for_each(|side| side.sort_unstable());
     Ok(sides)
+}
+
+/// The label of an example; empty where it has none.
+fn label(example: &Example) -> &str {
+    match example {
+        Example::Labelled { label, .. } | Example::LabelledPair { label, .. } | Example::Image { label, .. } => label,
+        _ => "",
+    }
+}
+
+/// How many examples of `other` read like one of `train`: a score on them says little.
+pub fn overlap(train: &dyn Corpus, other: &dyn Corpus) -> Result<usize> {
+    let read = |corpus: &dyn Corpus| corpus.examples().map(|e| Ok(fingerprint(&e?))).collect::<Result<Vec<u64>>>();
+    let known: std::collections::BTreeSet<u64> = read(train)?.into_iter().collect();
+    Ok(read(other)?.iter().filter(|print| known.contains(print)).count())
 }
 
 /// What makes two examples the same one: a hash (FNV-1a, 64 bits) of what the model reads, blanks and case aside.
@@ -132,6 +163,30 @@ mod tests {
         };
         assert_eq!(texts(&rows, 0), texts(&turned, 0));
         assert_ne!(texts(&rows, 0), texts(&rows, 1));
+    }
+
+    #[test]
+    fn every_side_has_its_share_of_each_label() {
+        let label = |i: usize| if i % 10 == 0 { "rare" } else { "common" };
+        let rows: Vec<Example> = (0..1000).map(|i| Example::labelled(format!("line {i}"), label(i))).collect();
+        let sides = split(&rows, Split::default()).unwrap();
+        let rare = |side: &[u32]| side.iter().filter(|i| **i % 10 == 0).count();
+        assert_eq!(
+            [&sides.train, &sides.valid, &sides.test].map(|s| (s.len(), rare(s))),
+            [(800, 80), (100, 10), (100, 10)]
+        );
+        // As many labels as a tenth of the rows: none has a row due to it alone, but all of them together have.
+        let rows: Vec<Example> =
+            (0..400).map(|i| Example::labelled(format!("line {i}"), format!("{}", i % 100))).collect();
+        let sides = split(&rows, Split::default()).unwrap();
+        assert_eq!((sides.valid.len(), sides.test.len()), (40, 40));
+    }
+
+    #[test]
+    fn rows_on_two_sides_are_counted() {
+        let rows = |n: std::ops::Range<usize>| n.map(|i| Example::Text(format!("Line {i}"))).collect::<Vec<_>>();
+        let again = vec![Example::Text("line  3".into()), Example::Text("new".into())];
+        assert_eq!((overlap(&rows(0..9), &again).unwrap(), overlap(&rows(0..9), &rows(9..12)).unwrap()), (1, 0));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub struct Pretrained {
 
 /// The files beside the weights that make a directory usable elsewhere.
 pub const COMPANIONS: &[&str] = &[
+    "README.md",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -84,7 +85,7 @@ impl Pretrained {
                 (config, sheet, Some(dialect))
             }
             _ => {
-                let config = Config::load(&config_beside(path))?;
+                let config = families::recognised(Config::load(&config_beside(path))?, names())?;
                 let sheet = families::of(&config)?;
                 (config, sheet, None)
             }

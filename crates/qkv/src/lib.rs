@@ -72,6 +72,7 @@ pub use qkv_decode::{Chain, End};
 pub use qkv_metric::{Comparison, Interval};
 pub use qkv_runs::Ended;
 pub use qkv_runs::ValidScore;
+pub use qkv_runs::baseline::BaselineBeside;
 pub use qkv_runs::memory::Need;
 pub use qkv_runs::observe::{Event, Observer, StepReport};
 pub use qkv_runs::session::{Beginning, Outcome, Verdict};

@@ -8,7 +8,7 @@ use qkv_model::spec::{Input, Spec};
 use qkv_model::{Pretrained, Transformer, pretrained};
 use qkv_nn::Cx;
 use qkv_nn::device;
-use qkv_tasks::locate::model_of;
+use qkv_tasks::locate::{self, model_of};
 use qkv_train::{Trainable, adapter};
 use qkv_weights::Dtype;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct Merged {
 
 /// Writes `model` with `adapter` added into it to `out`, which must not exist yet, or be an empty directory.
 pub fn merge(model: impl AsRef<Path>, adapter: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Merged> {
-    let (model, adapter, out) = (model_of(model.as_ref()), adapter.as_ref(), out.as_ref());
+    let (model, adapter, out) = (locate::model(model.as_ref())?, adapter.as_ref(), out.as_ref());
     // Nothing here is ever written over.
     let never = |e| Error { hint: "name a new place, or remove it first".into(), ..e };
     qkv_base::must_be_free(out, false).map_err(never)?;

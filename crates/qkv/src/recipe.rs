@@ -6,7 +6,7 @@ use qkv_base::Error;
 use qkv_runs::observe::Observer;
 use qkv_runs::recipe as text;
 use qkv_runs::run_dir::{Expect, RunDir};
-use qkv_runs::session::{self, Outcome, RunOptions};
+use qkv_runs::session::{self, Beginning, Outcome, RunOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -85,7 +85,7 @@ impl Recipe {
     /// A model learns a task from data: a new head where one is needed, all weights unless [`Recipe::lora`] says otherwise.
     pub fn finetune(model: impl AsRef<Path>, task: Task, data: &str) -> Result<Self> {
         let sheet = qkv_tasks::sheet::of(task);
-        let model = qkv_tasks::locate::model_of(model.as_ref()).display().to_string();
+        let model = qkv_tasks::locate::model(model.as_ref())?.display().to_string();
         let verb =
             if task == Task::ClassifyPair { task.name() } else { sheet.verb.map_or(task.name(), |(verb, _)| verb) };
         let start = Self::parse(&format!("finetune-{verb}"), text::FINETUNE)?;
@@ -107,8 +107,20 @@ impl Recipe {
 
     /// Changes a key as `--set` does: `key=value`, the value in TOML.
     pub fn assign(self, change: &str) -> Result<Self> {
-        let text = text::set(&self.text, change)?;
-        text::Recipe::read(&self.name, &text)?; // a key that there is not is refused here
+        let mut text = text::set(&self.text, change)?;
+        let read = text::Recipe::read(&self.name, &text)?; // a key that there is not is refused here
+        // Whoever counts steps, rows of warm-up or steps between looks means these, not what stands in their place.
+        let instead = [
+            ("train.steps", "train.epochs=0.0", read.train.epochs > 0.0),
+            ("train.epochs", "train.least=0", read.train.least > 0),
+            ("schedule.warmup", "schedule.warmup_share=0.0", read.schedule.warmup_share > 0.0),
+            ("eval.every", "eval.looks=0", read.eval.looks > 0),
+        ];
+        for (_, other, _) in
+            instead.iter().filter(|(key, _, set)| *set && change.split('=').next().map(str::trim) == Some(*key))
+        {
+            text = text::set(&text, other)?;
+        }
         Ok(Self { text, ..self })
     }
 
@@ -117,6 +129,8 @@ impl Recipe {
     pub fn data(self, data: &str) -> Result<Self> {
         let mixed = !text::Recipe::read(&self.name, &self.text)?.data.mix.is_empty();
         let alone = self.set("data.corpus", data)?.set("eval.goal", 0.0)?;
+        // How many examples a recipe takes is of its own corpus, too: of a person's file, all are taken.
+        let alone = if data.starts_with("builtin:") { alone } else { alone.set("data.examples", 0usize)? };
         if mixed { alone.assign("data.mix={}") } else { Ok(alone) }
     }
 
@@ -138,9 +152,9 @@ impl Recipe {
                 "use 1 or more, usually 4 to 64",
             ));
         }
-        // Adapters are few and start at nothing: they bear, and need, a larger rate. At 2e-3 whether they learn hangs on the
-        // base: of two, one came to 99.8 and the other stayed at 83.4.
-        self.set("lora.rank", rank)?.set("lora.alpha", 2.0 * rank as f64)?.set("optim.rate", 1e-3)
+        // Their rate is their own, too (`optim.rate` 0). At 2e-3 whether they learn hangs on the base: of two, one came to 99.8
+        // and the other stayed at 83.4.
+        self.set("lora.rank", rank)?.set("lora.alpha", 2.0 * rank as f64)
     }
 
     /// Where the run is kept; `runs/NAME` if nothing is said.
@@ -160,6 +174,17 @@ impl Recipe {
     /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Every key with its value and what it means, also those that the recipe leaves as they are.
+    pub fn full_text(&self) -> Result<String> {
+        text::full(&self.text, &text::Recipe::parse(&self.name, &self.text)?)
+    }
+
+    /// What a run would begin with: data, tokenizer, network, memory, and what was decided on the way. Nothing is written.
+    pub fn preview(&self) -> Result<Beginning> {
+        let dir = self.out.clone().unwrap_or_else(|| qkv_tasks::locate::free(&self.name));
+        session::preview(&dir, &self.file()?, self.threads)
     }
 
     /// Trains, judges, and leaves the model and its report behind.

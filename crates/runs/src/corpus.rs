@@ -2,9 +2,9 @@
 
 use crate::recipe::Data;
 use qkv_base::{Error, Result, Task};
-use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, split};
+use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, overlap, split};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The most examples that are made for a run: they are held in memory, at some hundred bytes each.
@@ -46,15 +46,21 @@ impl Splits {
         if data.corpus.starts_with("builtin:") {
             return Self::made(data, seed);
         }
-        let opened = reader(data.objective, &data.columns)?.open(Path::new(&data.corpus))?;
-        let whole = opened.corpus;
+        let reader = reader(data.objective, &data.columns)?;
+        let files: Vec<PathBuf> = std::iter::once(&data.corpus).chain(&data.more).map(PathBuf::from).collect();
+        let opened = reader.open_all(&files)?;
+        let (whole, mut notes) = (opened.corpus, opened.notes);
+        let side = |file: &str| -> Result<Option<Arc<dyn Corpus>>> {
+            if file.is_empty() { Ok(None) } else { Ok(Some(reader.open(Path::new(file))?.corpus)) }
+        };
+        let given = [side(&data.valid_file)?, side(&data.test_file)?];
         let cut = match (whole.len(), data.objective) {
-            (1, task) if task.is_of_text_alone() => one_document(&whole.get(0)?)?,
-            _ => rows(&whole, data, seed)?,
+            (1, task) if task.is_of_text_alone() => documents(&whole, given, &mut notes)?,
+            _ => rows(&whole, data, given, seed, &mut notes)?,
         };
         let [train, valid, test] = cut;
         let (labels, parts) = (vec![], vec![]);
-        Ok(Self { train, valid, test, compositional: None, labels, parts, notes: opened.notes })
+        Ok(Self { train, valid, test, compositional: None, labels, parts, notes })
     }
 
     /// Several corpora, an example of each in turn, every source behind the prefix of its corpus.
@@ -133,6 +139,22 @@ fn in_turn(lists: Vec<Vec<Example>>) -> Arc<dyn Corpus> {
     Arc::new(all)
 }
 
+/// A text, and files to judge by: one that is not given is the other; without any, the last tenth of the text is.
+fn documents(
+    whole: &Arc<dyn Corpus>,
+    given: [Option<Arc<dyn Corpus>>; 2],
+    notes: &mut Vec<String>,
+) -> Result<[Arc<dyn Corpus>; 3]> {
+    let [valid, test] = given;
+    match (valid.clone().or(test.clone()), test.or(valid)) {
+        (Some(valid), Some(test)) => Ok([whole.clone(), valid, test]),
+        _ => {
+            notes.push("split: the last tenth of the text is kept apart, to validate and to test".into());
+            one_document(&whole.get(0)?)
+        }
+    }
+}
+
 /// One long text: the last tenth is kept apart, cut at a line where there is one.
 fn one_document(example: &Example) -> Result<[Arc<dyn Corpus>; 3]> {
     let Example::Text(text) = example else {
@@ -148,11 +170,22 @@ fn one_document(example: &Example) -> Result<[Arc<dyn Corpus>; 3]> {
     Ok([side(train), side(rest), side(rest)])
 }
 
-fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corpus>; 3]> {
+/// Rows in three sides. A side that is not given as a file is kept apart by a hash of what is read, so that a text that
+/// stands there twice is on one side, with a share of every label.
+fn rows(
+    whole: &Arc<dyn Corpus>,
+    data: &Data,
+    given: [Option<Arc<dyn Corpus>>; 2],
+    seed: u64,
+    notes: &mut Vec<String>,
+) -> Result<[Arc<dyn Corpus>; 3]> {
     let n = whole.len() as f64;
-    let share = |wanted: usize| (wanted as f64 / n).min(0.1);
-    let splits = split(&**whole, Split { valid: share(data.valid), test: share(data.test), seed })?;
-    if splits.train.is_empty() || splits.valid.is_empty() || splits.test.is_empty() {
+    let [valid, test] = given;
+    let share = |given: bool, wanted: usize| if given { 0.0 } else { (wanted as f64 / n).min(0.1) };
+    let shares = (share(valid.is_some(), data.valid), share(test.is_some(), data.test));
+    let splits = split(&**whole, Split { valid: shares.0, test: shares.1, seed })?;
+    let empty = |given: &Option<Arc<dyn Corpus>>, cut: &[u32]| given.is_none() && cut.is_empty();
+    if splits.train.is_empty() || empty(&valid, &splits.valid) || empty(&test, &splits.test) {
         let what = format!("{} rows are too few: some are kept apart to validate and to test", whole.len());
         return Err(Error::new(&data.corpus, what, "give 20 or more"));
     }
@@ -162,7 +195,32 @@ fn rows(whole: &Arc<dyn Corpus>, data: &Data, seed: u64) -> Result<[Arc<dyn Corp
         }
         Arc::new(Subset::new(whole.clone(), chosen))
     };
-    Ok([side(splits.train, data.examples), side(splits.valid, 0), side(splits.test, 0)])
+    let cut = valid.is_none() || test.is_none();
+    let train = side(splits.train, data.examples);
+    for (name, given) in [("validation", &valid), ("test", &test)] {
+        let Some(other) = given else { continue };
+        let twice = overlap(&*train, &**other)?;
+        if twice > 0 {
+            notes.push(format!(
+                "warning: {twice} of {} rows of the {name} file are in the training data, too: a score on them says little",
+                other.len()
+            ));
+        }
+    }
+    let [valid, test] =
+        [(valid, splits.valid), (test, splits.test)].map(|(given, cut)| given.unwrap_or_else(|| side(cut, 0)));
+    let how = match (cut, data.objective.has_labels() && data.objective != Task::Tag) {
+        (false, _) => "as the files say",
+        (true, true) => "by a hash of the text: labels in proportion, duplicates together",
+        (true, false) => "by a hash of the text: duplicates together",
+    };
+    notes.push(format!(
+        "split: {} to learn from, {} to validate, {} to test, {how}",
+        train.len(),
+        valid.len(),
+        test.len()
+    ));
+    Ok([train, valid, test])
 }
 
 /// A hash of every example.
@@ -211,6 +269,32 @@ mod tests {
         let splits = Splits::open(&data("builtin:reviews", Task::Translate), 1).unwrap();
         let Example::Pair { target, .. } = splits.test.get(0).unwrap() else { panic!("no pair") };
         assert!(splits.labels.contains(&target), "{target}");
+    }
+
+    #[test]
+    fn files_to_validate_and_test_by_are_taken_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, rows: std::ops::Range<usize>| {
+            let text: String = rows.map(|i| format!("text number {i}\t{}\n", i % 2)).collect();
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let (train, valid, test) = (put("a.tsv", 0..100), put("v.tsv", 98..110), put("t.tsv", 200..203));
+        let with = |valid: &str, test: &str| {
+            let files = Data { valid_file: valid.into(), test_file: test.into(), ..data(&train, Task::Classify) };
+            Splits::open(&Data { examples: 0, ..files }, 1).unwrap()
+        };
+        let sizes = |s: &Splits| (s.train.len(), s.valid.len(), s.test.len());
+        let both = with(&valid, &test);
+        assert_eq!(sizes(&both), (100, 12, 3));
+        assert!(both.notes.iter().any(|n| n.contains("2 of 12 rows of the validation file")), "{:?}", both.notes);
+        assert_eq!(sizes(&with(&valid, "")), (90, 12, 10), "a test is kept apart all the same");
+        let none = with("", "");
+        assert_eq!(sizes(&none), (80, 10, 10));
+        assert!(none.notes.iter().any(|n| n.contains("labels in proportion")), "{:?}", none.notes);
+        let more = Data { more: vec![test.clone()], ..data(&train, Task::Classify) };
+        assert_eq!(sizes(&Splits::open(&Data { examples: 0, ..more }, 1).unwrap()), (83, 10, 10));
     }
 
     #[test]

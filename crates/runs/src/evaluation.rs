@@ -63,6 +63,7 @@ impl Evaluation {
 
     /// What a run learnt from, where `path` is one.
     fn of_run(path: &Path) -> Result<Option<Data>> {
+        let path = &qkv_tasks::locate::run_of(path);
         let place = path.join("recipe.toml");
         if !place.exists() || !path.join("model/config.json").exists() {
             return Ok(None);

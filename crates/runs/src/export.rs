@@ -32,6 +32,7 @@ pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
     merged.save(dir, Dtype::F32, u64::MAX)?;
     if let Some(tokenizer) = &plan.tokenizer {
         tokenizer.save(dir)?;
+        keep_tokenizer_config(plan, &merged, dir)?;
     }
     if merged.spec().decoder().is_some() {
         let text = format!("{:#}\n", Value::Object(generation(plan, &merged)));
@@ -42,6 +43,28 @@ pub fn save_model(plan: &Plan, model: Transformer, dir: &Path) -> Result<()> {
         write_atomically(&dir.join("preprocessor_config.json"), text.as_bytes())?;
     }
     Ok(())
+}
+
+/// `tokenizer_config.json` as others expect it: what the checkpoint that was started from says (its class, whether it lowers
+/// case, its length) stays; what a new one needs for `pipeline()`, the longest row, is there.
+fn keep_tokenizer_config(plan: &Plan, network: &Pretrained, dir: &Path) -> Result<()> {
+    let place = dir.join("tokenizer_config.json");
+    let read = |path: &Path| -> Option<Map<String, Value>> {
+        serde_json::from_slice(&qkv_base::read_file(path, qkv_base::MOST_TEXT, "").ok()?).ok()
+    };
+    let Some(mut config) = read(&place) else { return Ok(()) };
+    let from = Path::new(&plan.recipe.model.from);
+    // Another tokenizer than the checkpoint's own has nothing to do with what stands beside that.
+    let theirs = if plan.recipe.tokenizer.path.is_empty() && !plan.recipe.model.from.is_empty() {
+        read(&qkv_tasks::locate::model_of(from).join("tokenizer_config.json")).unwrap_or_default()
+    } else {
+        Map::new()
+    };
+    config.extend(theirs);
+    if let Some(most) = network.spec().position.max() {
+        config.entry("model_max_length").or_insert_with(|| most.into());
+    }
+    write_atomically(&place, format!("{:#}\n", Value::Object(config)).as_bytes())
 }
 
 /// What a model that writes says about writing: `generation_config.json`.

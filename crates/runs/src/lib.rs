@@ -6,6 +6,9 @@
 //! A network of one's own, with a loader and a schedule, is a [`Job`] like any other.
 
 pub mod average;
+pub mod baseline;
+mod beginning;
+pub mod card;
 pub mod checkpoint;
 pub mod corpus;
 pub mod evaluation;
@@ -13,13 +16,17 @@ pub mod export;
 pub mod hooks;
 pub mod list;
 pub mod memory;
+pub mod movement;
 mod network;
 pub mod observe;
+mod pace;
 pub mod plan;
+pub mod range_test;
 pub mod recipe;
 pub mod run;
 pub mod run_dir;
 pub mod session;
+mod tokenizer;
 
 pub use evaluation::Evaluation;
 pub use hooks::{Hooks, PlanHooks, ValidScore};

@@ -1,4 +1,5 @@
-//! The network of a run that begins by chance: family, sizes and choices of a recipe become a spec, and the spec a network.
+//! The network of a run: drawn by chance from the family, sizes and choices of a recipe, or loaded, with a new head where the
+//! task asks for one.
 
 use crate::corpus::Splits;
 use crate::recipe::{Model, Recipe};
@@ -10,6 +11,7 @@ use qkv_model::Pretrained;
 use qkv_model::families::{self, Config, Pictures, Sizes, TargetStart};
 use qkv_tasks::sheet;
 use qkv_text::Tokenizer;
+use std::path::Path;
 
 /// What a recipe says of the size of a network that is loaded and has its own.
 pub(crate) fn unused_sizes(model: &Model) -> Option<String> {
@@ -128,6 +130,25 @@ fn picture(splits: &Splits) -> Result<(usize, usize)> {
         }
         _ => Err(Error::new("data.corpus", "holds no pictures", "choose a corpus of pictures, or another objective")),
     }
+}
+
+/// A checkpoint, with a new head where the objective asks for one.
+pub(crate) fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
+    Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
+        let pool = families::of(config)?.pool;
+        let task = sheet::of(recipe.data.objective);
+        task.fits(spec, &from.display().to_string())?;
+        if let Some(head) = (task.head)(labels.len(), pool) {
+            let same = config.labels()?.is_some_and(|known| known == labels.names());
+            if spec.head != head || !same {
+                spec.head = head;
+                if !labels.is_empty() {
+                    config.set_labels(labels.names());
+                }
+            }
+        }
+        Ok(())
+    })
 }
 
 /// What is worth saying about a network that no family has a word for.

@@ -1,5 +1,6 @@
 //! Who watches a run: the loop tells what happens, observers write it down or show it. None of them can change it.
 
+use crate::baseline::BaselineBeside;
 use crate::hooks::ValidScore;
 use crate::session::Beginning;
 use qkv_base::{Error, Result};
@@ -70,6 +71,8 @@ pub enum Event<'a> {
         /// why: the loss, the norm, the first bad parameter, and the batch
         why: String,
     },
+    /// what counting words gets beside the network, at the end of a run that learnt classes of texts
+    Baseline(&'a BaselineBeside),
     /// a checkpoint was written
     Saved {
         /// after which step
@@ -102,6 +105,8 @@ pub struct Journal {
     file: File,
     samples: File,
     every: u64,
+    /// losses since the last line: their mean is written, one batch says little
+    losses: Vec<f32>,
 }
 
 impl Journal {
@@ -121,7 +126,7 @@ impl Journal {
             }
             OpenOptions::new().create(true).append(true).open(&path).map_err(fail)
         };
-        Ok(Self { file: open("metrics.jsonl")?, samples: open("samples.jsonl")?, every })
+        Ok(Self { file: open("metrics.jsonl")?, samples: open("samples.jsonl")?, every, losses: vec![] })
     }
 
     fn put(file: &mut File, value: Value) -> Result<()> {
@@ -137,11 +142,16 @@ fn step_of(line: &str) -> Option<u64> {
 
 impl Observer for Journal {
     fn see(&mut self, event: &Event) -> Result<()> {
+        if let Event::Step(t) = event {
+            self.losses.push(t.loss);
+        }
         match event {
             Event::Step(t) if t.step % self.every == 0 || t.step == 1 || t.step == t.steps => {
+                let losses = std::mem::take(&mut self.losses);
+                let loss = losses.iter().map(|l| f64::from(*l)).sum::<f64>() / losses.len().max(1) as f64;
                 let speed = (t.step_tokens as f64 / t.took.max(1e-9)).round();
                 let mut line = json!({
-                    "step": t.step, "loss": t.loss, "rate": t.rate, "norm": t.norm, "tokens": t.tokens,
+                    "step": t.step, "loss": loss as f32, "rate": t.rate, "norm": t.norm, "tokens": t.tokens,
                     "seconds": (t.seconds * 1e3).round() / 1e3, "tokens_per_s": speed,
                 });
                 if t.objective != t.loss {

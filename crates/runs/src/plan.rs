@@ -1,22 +1,25 @@
 //! From a recipe to everything that a run needs: corpus, tokenizer, objective, batches, network. Whatever cannot be is
 //! said here, before the first step.
 
+pub use crate::tokenizer::shared_tokenizer;
+
 use crate::corpus::Splits;
-use crate::network::{begin, family, of_its_own, unused_sizes};
+use crate::network::{begin, load, of_its_own, unused_sizes};
+use crate::pace::{paced, usual_rate};
+use crate::range_test::range_test;
 use crate::recipe::{AdapterStart, Data, Recipe};
 use crate::run::{Job, Origin, RunSettings};
-use burn::tensor::Device;
+use crate::tokenizer::tokenizer;
 use qkv_base::{Error, Result, Task};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
 use qkv_data::objective::{Labels, Normalisation};
-use qkv_data::{Corpus, Example, Loader, Objective};
-use qkv_model::families::{self, Pieces, TokenizerShape};
+use qkv_data::{Loader, Objective};
 use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::device;
 use qkv_optim::{Groups, Optimizer};
 use qkv_tasks::sheet::{self, ObjectiveParts};
-use qkv_text::{Kind, Tokenizer, TrainSpec};
+use qkv_text::Tokenizer;
 use qkv_train::freeze::{freeze, hollow, learning, thaw};
 use qkv_train::schedule::Schedule;
 use std::path::Path;
@@ -48,7 +51,11 @@ impl Plan {
     /// Makes everything ready. A tokenizer in `kept` (of a run that is resumed) is taken instead of a new one.
     pub fn new(recipe: &Recipe, kept: Option<&Path>) -> Result<Self> {
         let mut splits = Splits::open(&recipe.data, recipe.train.seed)?;
-        let from = Some(Path::new(&recipe.model.from)).filter(|p| !p.as_os_str().is_empty());
+        let from = match recipe.model.from.as_str() {
+            "" => None,
+            name => Some(qkv_tasks::locate::model(Path::new(name))?),
+        };
+        let from = from.as_deref();
         let tokenizer = match recipe.data.objective {
             Task::Image => None,
             _ => Some(tokenizer(recipe, &splits, kept, from)?),
@@ -113,8 +120,18 @@ impl Plan {
         let valid = Arc::new(Loader::new(splits.valid.clone(), objective.clone(), straight, seed)?);
         let fingerprint = splits.fingerprint()?;
         let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
-        let recipe = paced(recipe, train.batches(0), &mut splits.notes);
-        Ok(Self { recipe, splits, tokenizer, labels, objective, train, valid, pretrained, fingerprint })
+        let mut recipe = paced(recipe, train.batches(0), &mut splits.notes);
+        if recipe.optim.rate == 0.0 && !recipe.optim.find {
+            recipe.optim.rate = usual_rate(pretrained.spec().width, recipe.lora.rank > 0);
+            splits.notes.push(format!("the rate is {:.1e}, by the width of the network", recipe.optim.rate));
+        }
+        let mut plan = Self { recipe, splits, tokenizer, labels, objective, train, valid, pretrained, fingerprint };
+        if plan.recipe.optim.find {
+            let found = range_test(&plan)?;
+            plan.recipe.optim.rate = found.rate;
+            plan.splits.notes.push(found.to_string());
+        }
+        Ok(plan)
     }
 
     /// The learning rate of every step.
@@ -169,23 +186,6 @@ fn scale(from: Option<&Path>, channels: usize) -> Result<Normalisation> {
     }
 }
 
-/// How many steps there are where epochs are said, and a warm-up that ends before they do.
-fn paced(mut recipe: Recipe, batches: u64, notes: &mut Vec<String>) -> Recipe {
-    let (train, schedule) = (&mut recipe.train, &mut recipe.schedule);
-    if train.epochs > 0.0 {
-        let all = train.epochs * batches as f64 / train.accumulate as f64;
-        train.steps = (all.ceil() as u64).max(1);
-        notes.push(format!("{} epochs of {batches} batches are {} steps", train.epochs, train.steps));
-    }
-    // A rate that never comes to its peak is not what was asked for; a tenth of the steps is the usual warm-up.
-    if schedule.warmup >= train.steps && train.steps > 1 {
-        let warmup = (train.steps / 10).max(1);
-        notes.push(format!("the rate rises for {warmup} steps: {} would outlast the run", schedule.warmup));
-        schedule.warmup = warmup;
-    }
-    recipe
-}
-
 fn policy(recipe: &Recipe) -> Policy {
     let rows = match recipe.train.tokens {
         0 => Rows::Fixed(recipe.train.rows),
@@ -196,81 +196,6 @@ fn policy(recipe: &Recipe) -> Policy {
     // None are made ahead: with all tokens in memory a batch takes 0.02 to 0.14 ms of steps of 90 to 990 ms (translate, gpt,
     // sentiment, bert, vit, bart), and another thread would take its time from those that compute.
     Policy { rows, turn: Turn::Shuffled { window }, keep: Keep::Tokens, ahead: 0, ..Policy::default() }
-}
-
-fn tokenizer(recipe: &Recipe, splits: &Splits, kept: Option<&Path>, from: Option<&Path>) -> Result<Tokenizer> {
-    let there = Some(Path::new(&recipe.tokenizer.path)).filter(|p| !p.as_os_str().is_empty());
-    match kept.or(there).or(from) {
-        Some(path) => qkv_tasks::tokenizer(path),
-        None => learn_tokenizer(recipe, &[splits]),
-    }
-}
-
-/// The tokenizer of two recipes that are run one after the other: of the first one's kind, learnt from the texts of both,
-/// so that the second finds its words whole.
-pub fn shared_tokenizer(first: &Recipe, second: &Recipe) -> Result<Tokenizer> {
-    let [a, b] = [first, second].map(|r| Splits::open(&r.data, r.train.seed));
-    learn_tokenizer(first, &[&a?, &b?])
-}
-
-fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
-    let sheet = family(recipe)?;
-    let Some(tokenizing) = sheet.tokenizer else {
-        let what = format!("a {} reads no text", sheet.name);
-        return Err(Error::new("model.family", what, "choose a family that reads text"));
-    };
-    // Left empty, it is the family's own.
-    let kind = match recipe.tokenizer.kind.as_str() {
-        "" => pieces(tokenizing.pieces),
-        "unigram" => Kind::Unigram,
-        "bpe" => Kind::Bpe,
-        "wordpiece" => Kind::WordPiece,
-        "char" => Kind::Char,
-        "word" => Kind::Word,
-        other => {
-            let names = ["unigram", "bpe", "wordpiece", "char", "word"];
-            let near = qkv_base::nearest(other, names).unwrap_or_default();
-            let hint = format!("did you mean `{near}`? there are {}", names.join(", "));
-            return Err(Error::new("tokenizer.kind", format!("there is no kind `{other}`"), hint));
-        }
-    };
-    let (shape, special) = tokenizer_shape(tokenizing.shape);
-    let special = special.iter().map(|token| token.to_string()).collect();
-    let base = TrainSpec::new(kind);
-    // Some tens of thousands of lines know every word that is worth a piece.
-    let spec = TrainSpec { shape, special, vocab_size: recipe.tokenizer.vocab, sample: Some(30_000), ..base };
-    let lines =
-        splits.iter().flat_map(|s| (&*s.train as &dyn Corpus).examples()).filter_map(Result::ok).flat_map(lines_of);
-    Ok(qkv_text::train(lines, &spec, &mut |_| {})?.tokenizer)
-}
-
-fn pieces(pieces: Pieces) -> Kind {
-    match pieces {
-        Pieces::Bpe => Kind::Bpe,
-        Pieces::WordPiece => Kind::WordPiece,
-        Pieces::Unigram => Kind::Unigram,
-    }
-}
-
-/// The shape of a new tokenizer, and special tokens besides those of the shape.
-fn tokenizer_shape(shape: TokenizerShape) -> (qkv_text::Shape, &'static [&'static str]) {
-    use qkv_text::Shape as S;
-    match shape {
-        TokenizerShape::EndOfText => (S::Gpt2, &[]),
-        TokenizerShape::ClsSep => (S::Bert, &[]),
-        TokenizerShape::Sentinels(sentinels) => (S::T5 { sentinels }, &[]),
-        TokenizerShape::Ended => (S::Marian, &[]),
-        TokenizerShape::Begun => (S::Llama, &[]),
-        TokenizerShape::Listed(special) => (S::Plain, special),
-    }
-}
-
-/// The lines that a tokenizer learns from. A long document gives its own lines, with their ends.
-fn lines_of(example: Example) -> Vec<String> {
-    match example {
-        Example::Text(text) if text.len() > 10_000 => text.split_inclusive('\n').map(String::from).collect(),
-        other => other.texts(),
-    }
 }
 
 /// The tokens of a row: as asked for, or as many as the network has positions, which is noted.
@@ -284,28 +209,10 @@ fn room(it: &Pretrained, asked: usize, notes: &mut Vec<String>) -> usize {
     }
 }
 
-/// A checkpoint, with a new head where the objective asks for one.
-fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
-    Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
-        let pool = families::of(config)?.pool;
-        let task = sheet::of(recipe.data.objective);
-        task.fits(spec, &from.display().to_string())?;
-        if let Some(head) = (task.head)(labels.len(), pool) {
-            let same = config.labels()?.is_some_and(|known| known == labels.names());
-            if spec.head != head || !same {
-                spec.head = head;
-                if !labels.is_empty() {
-                    config.set_labels(labels.names());
-                }
-            }
-        }
-        Ok(())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use qkv_model::families;
     use qkv_model::pretrained::Values;
 
     /// The deviation that the token table has at the start.

@@ -1,17 +1,22 @@
 //! A whole run: from the text of a recipe to a network that was judged and left behind. What happens is told to an
 //! observer as typed events; nothing is printed.
 
+pub use crate::beginning::{Beginning, preview};
+
+use crate::baseline::BaselineBeside;
+use crate::beginning;
 use crate::checkpoint::State;
 use crate::export::{self, Top};
-use crate::hooks::{PlanHooks, chosen_by, judge, text_model};
+use crate::hooks::{PlanHooks, judge, text_model};
 use crate::memory::{self, Need};
+use crate::movement::Movement;
 use crate::observe::{Board, Event, Journal, Observer};
 use crate::plan::{Plan, shared_tokenizer};
 use crate::recipe::{self, Recipe, RecipeFile};
 use crate::run::{Ended, Job, Origin, Run};
 use crate::run_dir::{Expect, RunDir};
 use qkv_base::{Error, Kind, MOST_TEXT, Result, Task, read_text};
-use qkv_metric::{human_bytes, human_count, human_duration};
+use qkv_metric::{human_count, human_duration};
 use qkv_tasks::{Judged, Metric, Scores, Writing};
 use qkv_train::on_threads;
 use serde::Serialize;
@@ -29,85 +34,6 @@ pub struct RunOptions<'a> {
     pub force: bool,
     /// set when the run is to finish its step, save and stop
     pub stop: Option<&'a AtomicBool>,
-}
-
-/// What is about to happen.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Beginning {
-    /// the family of the network
-    pub family: &'static str,
-    /// what it learns from
-    pub data: String,
-    /// where the run is kept
-    pub dir: PathBuf,
-    /// examples and samples, in words
-    pub counts: String,
-    /// how long it took to make everything ready
-    pub took: Duration,
-    /// pieces and kind of the tokenizer; none for pictures
-    pub tokenizer: Option<(usize, String)>,
-    /// classes or tags, where there are any
-    pub labels: Vec<String>,
-    /// numbers of the network
-    pub parameters: u64,
-    /// those that learn, where some were frozen or adapted
-    pub learning: Option<(u64, u64)>,
-    /// steps between two lines of a log
-    pub log: u64,
-    /// memory that will be needed
-    pub need: Need,
-    /// what was decided on the way
-    pub notes: Vec<String>,
-}
-
-impl Beginning {
-    fn of(plan: &Plan, dir: &RunDir, need: Need, took: Duration) -> Self {
-        let parameters = qkv_model::count::parameters(&plan.pretrained.model);
-        let (learn, all) = plan.learning();
-        // Tables that are computed never learn; that is worth a line only beside parts that someone froze.
-        let chosen = plan.recipe.lora.rank > 0 || !plan.recipe.model.freeze.is_empty();
-        Self {
-            family: plan.pretrained.sheet.name,
-            data: plan.recipe.data.name(),
-            dir: dir.dir().to_path_buf(),
-            counts: plan.train.counts().to_string(),
-            took,
-            tokenizer: plan.tokenizer.as_ref().map(|t| (t.vocab_size(), t.model_name().to_string())),
-            labels: plan.labels.names().to_vec(),
-            parameters: parameters.iter().map(|p| p.elements()).sum(),
-            learning: Some((learn, all)).filter(|_| chosen && learn < all),
-            log: plan.recipe.train.log,
-            need,
-            notes: plan.splits.notes.clone(),
-        }
-    }
-
-    /// The same as lines for a person.
-    pub fn lines(&self) -> Vec<String> {
-        let Need { held, beside, pass } = self.need;
-        let mut lines = vec![
-            format!("{} from {} in {}", self.family, self.data, self.dir.display()),
-            format!("data: {}; made ready in {}", self.counts, human_duration(self.took)),
-            match &self.tokenizer {
-                Some((pieces, kind)) => format!("tokenizer: {pieces} pieces ({kind})"),
-                None => format!("classes: {}", self.labels.join(", ")),
-            },
-            format!("network: {} parameters", human_count(self.parameters as f64)),
-            format!(
-                "memory: about {} at the peak: {} held now, {} for gradients and the optimiser, {} for a pass",
-                human_bytes(self.need.total()),
-                human_bytes(held),
-                human_bytes(beside),
-                human_bytes(pass)
-            ),
-        ];
-        lines.extend(self.learning.map(|(learn, all)| {
-            let share = 100.0 * learn as f64 / all.max(1) as f64;
-            format!("of these {} learn ({share:.2} %)", human_count(learn as f64))
-        }));
-        lines.extend(self.notes.iter().cloned());
-        lines
-    }
 }
 
 /// Whether the goal of a recipe was reached.
@@ -149,6 +75,8 @@ pub struct Outcome {
     pub samples: Vec<Judged>,
     /// how many of them the recipe wants to be shown
     pub show: usize,
+    /// what counting words gets on the same rows, where classes of texts were learnt
+    pub baseline: Option<BaselineBeside>,
     /// whether the recipe's goal was reached, where it has one
     pub verdict: Option<Verdict>,
     /// bytes that were foretold, and that were used at the peak
@@ -166,6 +94,7 @@ impl Outcome {
             scores: vec![],
             samples: vec![],
             show: 0,
+            baseline: None,
             verdict: None,
             memory: (0, None),
         }
@@ -256,12 +185,9 @@ fn one(dir: &RunDir, file: &RecipeFile, options: RunOptions, observer: &mut (dyn
     if let (Some(tokenizer), None) = (&plan.tokenizer, kept) {
         dir.replace("tokenizer", |dir| tokenizer.save(dir))?;
     }
-    if let Some(metric) = chosen_by(&plan)? {
-        let (name, n) = (metric.name(), plan.splits.valid.len());
-        plan.splits.notes.push(format!("the best network is chosen by {name} on the {n} validation examples"));
-    }
+    beginning::note_choice(&mut plan)?;
     let need = Need::of(&plan)?;
-    observer.see(&Event::Began(&Beginning::of(&plan, dir, need, start.elapsed())))?;
+    observer.see(&Event::Began(&Beginning::of(&plan, dir.dir(), need, start.elapsed())))?;
     need.ensure()?;
     let origin = Origin { recipe: text.clone(), tokenizer: files_hash(&dir.at("tokenizer"))? };
     let job = Job { origin, ..plan.job()? };
@@ -270,11 +196,15 @@ fn one(dir: &RunDir, file: &RecipeFile, options: RunOptions, observer: &mut (dyn
     notes.into_iter().try_for_each(|note| observer.see(&Event::Note(note)))?;
     let mut journal = Journal::open(dir.dir(), going.state.step, recipe.train.log)?;
     let mut board = Board::create(dir.dir(), recipe.train.log)?;
+    let mut movement = Movement::new(plan.recipe.train.steps);
     let never = AtomicBool::new(false);
-    let watchers: &mut [&mut dyn Observer] = &mut [&mut *observer, &mut journal, &mut board];
+    let watchers: &mut [&mut dyn Observer] = &mut [&mut *observer, &mut journal, &mut board, &mut movement];
     let ended = going.go(watchers, options.stop.unwrap_or(&never)).map_err(failed)?;
     if ended == Ended::Asked {
         return Ok(Outcome::stopped(dir, recipe.data.objective, &going.state));
+    }
+    if let Some(warning) = movement.stuck(recipe.lora.rank > 0) {
+        observer.see(&Event::Note(warning))?;
     }
     finish(dir, text, &plan, &mut going, ended, need, observer)
 }
@@ -311,7 +241,7 @@ fn finish(
     need: Need,
     observer: &mut (dyn Observer + Send),
 ) -> Result<Outcome> {
-    let (model, step) = going.outcome(&mut [observer])?;
+    let (model, step) = going.outcome(&mut [&mut *observer])?;
     // As the verb answers: what a run scores is what `qkv evaluate` says of it.
     let (asked, writing) = (text_model(plan, &model)?, Writing::default());
     let judge = judge(plan, &asked, &writing);
@@ -332,13 +262,24 @@ fn finish(
     let sides: Vec<(&str, &Scores)> = scores.iter().map(|(name, scores)| (name.as_str(), scores)).collect();
     let test = &scores[0].1;
     export::save_report(dir, top(plan, test, step, &going.state)?, text, &sides, &samples).map_err(failed)?;
-    let told: BTreeMap<&str, &BTreeMap<String, f64>> = sides.iter().map(|(name, s)| (*name, &s.values)).collect();
+    let baseline = BaselineBeside::of(task, &plan.splits, test)?;
+    if let Some(baseline) = &baseline {
+        observer.see(&Event::Baseline(baseline))?;
+    }
+    let mut told: BTreeMap<&str, serde_json::Value> =
+        sides.iter().map(|(name, s)| (*name, serde_json::json!(s.values))).collect();
+    if let Some(baseline) = &baseline {
+        told.insert("baseline", serde_json::json!(baseline));
+    }
     let told = serde_json::to_vec_pretty(&told).map_err(|e| Error::internal("scores.json", e.to_string()))?;
     dir.write("scores.json", &told).map_err(failed)?;
+    let name = dir.dir().file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().to_string());
+    let card = crate::card::card(plan, &name, text, &scores, baseline.as_ref());
+    dir.write("model/README.md", card.as_bytes()).map_err(failed)?;
     let (verdict, seconds) = (verdict(plan, test)?, going.state.seconds);
     let (dir, memory) = (dir.dir().to_path_buf(), (need.total(), memory::peak()));
     let show = 2 * plan.recipe.eval.samples;
-    Ok(Outcome { dir, task, ended, step, seconds, scores, samples, show, verdict, memory })
+    Ok(Outcome { dir, task, ended, step, seconds, scores, samples, show, baseline, verdict, memory })
 }
 
 /// What stands at the top of the report.

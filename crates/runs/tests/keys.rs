@@ -18,6 +18,9 @@ fn goal_of(sheet: &families::Sheet) -> &'static str {
 /// A value other than the default for every key of a recipe, as TOML; two where one of them may be the family's own.
 const OTHER: &[(&str, &str)] = &[
     ("data.corpus", "\"builtin:fables\""),
+    ("data.more", "[\"nowhere.tsv\"]"),
+    ("data.valid_file", "\"nowhere.tsv\""),
+    ("data.test_file", "\"nowhere.tsv\""),
     ("data.objective", "\"tag\""),
     ("data.examples", "40"),
     ("data.valid", "7"),
@@ -54,6 +57,7 @@ const OTHER: &[(&str, &str)] = &[
     ("train.seed", "9"),
     ("train.steps", "11"),
     ("train.epochs", "0.5"),
+    ("train.least", "9999"),
     ("train.tokens", "64"),
     ("train.rows", "3"),
     ("train.accumulate", "2"),
@@ -65,6 +69,7 @@ const OTHER: &[(&str, &str)] = &[
     ("train.device", "\"moon\""),
     ("optim.name", "\"lion\""),
     ("optim.rate", "0.5"),
+    ("optim.find", "true"),
     ("optim.beta1", "0.5"),
     ("optim.beta2", "0.5"),
     ("optim.eps", "0.5"),
@@ -74,11 +79,13 @@ const OTHER: &[(&str, &str)] = &[
     ("optim.layer_rate", "0.5"),
     ("schedule.curve", "\"linear\""),
     ("schedule.warmup", "3"),
+    ("schedule.warmup_share", "0.4"),
     ("schedule.floor", "0.5"),
     ("checkpoint.every", "3"),
     ("checkpoint.keep", "5"),
     ("checkpoint.average_last", "2"),
     ("eval.every", "3"),
+    ("eval.looks", "3"),
     ("eval.batches", "3"),
     ("eval.patience", "3"),
     ("eval.metric", "\"other\""),
@@ -120,6 +127,7 @@ fn beside(key: &str) -> &'static str {
     match key {
         "optim.momentum" => "[optim]\nname = \"sgd\"",
         "lora.alpha" | "lora.targets" | "lora.dropout" | "lora.start" => "[lora]\nrank = 2",
+        "train.least" => "[train]\nepochs = 0.5",
         _ => "",
     }
 }

@@ -64,7 +64,7 @@ fn judge(on: &mut Judging) -> Result<()> {
         let Example::Question { context, question, answer, .. } = on.corpus.get(example)? else { continue };
         let got = context.get(start as usize..end as usize).unwrap_or_default().to_string();
         right.push(vec![answer.clone()]);
-        on.scores.judged.push(Judged { source: question, expected: answer, got, score: 0.0, counts: vec![] });
+        on.scores.judged.push(Judged { source: question, expected: answer, got, ..Judged::default() });
     }
     let said: Vec<&str> = on.scores.judged.iter().map(|j| j.got.as_str()).collect();
     let right: Vec<Vec<&str>> = right.iter().map(|r| r.iter().map(String::as_str).collect()).collect();

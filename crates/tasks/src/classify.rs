@@ -48,7 +48,9 @@ pub(crate) fn judge(on: &mut Judging) -> Result<()> {
         };
         let (expected, got) = (on.judge.label(*target), on.judge.label(*best as i64));
         let counts = vec![f64::from(u8::from(got == expected)), 1.0];
-        judged.insert(r.example, Judged { source, expected, got, score: -look.nats, counts });
+        let p = look.classes.iter().enumerate().map(|(i, p)| (on.judge.label(i as i64), *p));
+        let (score, probabilities) = (-look.nats, p.collect());
+        judged.insert(r.example, Judged { source, expected, got, score, probabilities, counts });
     }
     on.scores.judged = judged.into_values().collect();
     let column = |of: fn(&Judged) -> &String| on.scores.judged.iter().map(of).collect::<Vec<_>>();

@@ -67,6 +67,7 @@ pub(crate) fn judge(on: &mut Judging) -> Result<()> {
             got,
             score: -look.nats / n,
             counts: vec![look.nats, look.targets() as f64],
+            ..Judged::default()
         });
     }
     on.scores.judged = judged;
@@ -126,7 +127,7 @@ impl Judge<'_> {
             let got = written.into_iter().flatten().next().and_then(|w| w.text).unwrap_or_default();
             let text = |ids: &[u32]| Ok::<_, Error>(tokenizer.decode(ids, true)?.replace('\n', " "));
             let (source, expected, got) = (text(given)?, text(&rest[..most])?, got.replace('\n', " "));
-            all.push(Judged { source, expected, got, score: 0.0, counts: vec![] });
+            all.push(Judged { source, expected, got, ..Judged::default() });
         }
         Ok(all)
     }

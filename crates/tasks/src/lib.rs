@@ -35,6 +35,7 @@ pub mod locate;
 mod look;
 mod metric;
 mod model;
+mod named_checkpoint;
 pub mod sheet;
 pub mod tag;
 pub mod translate;

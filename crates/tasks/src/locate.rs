@@ -1,5 +1,6 @@
 //! Where models are: a run wherever a model can be named, and the newest run where none is. One rule for every verb.
 
+use crate::named_checkpoint;
 use qkv_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,6 +9,22 @@ use std::time::SystemTime;
 pub fn model_of(path: &Path) -> PathBuf {
     let model = path.join("model");
     if model.join("config.json").exists() { model } else { path.to_path_buf() }
+}
+
+/// The model that a name stands for: a checkpoint of a run (`RUN@1200`, `RUN@last`, `RUN@best`), the model of a run, or any
+/// other place as it is. An error says which checkpoints there are.
+pub fn model(name: &Path) -> Result<PathBuf> {
+    Ok(named_checkpoint::open(name)?.unwrap_or_else(|| model_of(name)))
+}
+
+/// The run that a name stands for: that of a checkpoint, or the place itself.
+pub fn run_of(name: &Path) -> PathBuf {
+    named_checkpoint::run_of(name)
+}
+
+/// Whether there is a model or a run of this name.
+pub fn exists(name: &Path) -> bool {
+    name.exists() || run_of(name) != name
 }
 
 /// The run under `runs/` that was worked on last and holds a model.

@@ -3,6 +3,9 @@
 use qkv_data::Batch;
 use qkv_data::objective::IGNORED;
 
+/// With more classes than this a target is a word of a vocabulary.
+const MOST_CLASSES: usize = 1000;
+
 /// One row of a batch, looked at.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Look {
@@ -10,6 +13,8 @@ pub(crate) struct Look {
     pub(crate) nats: f64,
     /// each target that counts, with what was thought likeliest
     pub(crate) said: Vec<(i64, usize)>,
+    /// where a row has one target, which is a class: how probable each class was
+    pub(crate) classes: Vec<f64>,
 }
 
 impl Look {
@@ -22,6 +27,9 @@ impl Look {
             if let Some(right) = usize::try_from(*target).ok().filter(|_| *target != IGNORED) {
                 look.nats += surprise(scores, right);
                 look.said.push((*target, largest(scores)));
+                if width == 1 && v <= MOST_CLASSES {
+                    look.classes = (0..v).map(|class| (-surprise(scores, class)).exp()).collect();
+                }
             }
         }
         look
@@ -65,7 +73,10 @@ mod tests {
     fn targets_that_do_not_count_are_passed_over() {
         let batch = Batch { rows: 2, targets: vec![1, IGNORED, 0, 0], ..Batch::default() };
         let rows = [0.0, 5.0, 9.0, 9.0, 5.0, 0.0, 0.0, 5.0];
+        let one = Look::at(&Batch { rows: 1, targets: vec![1], ..Batch::default() }, 0, &[0.0, 3f32.ln()], 2);
+        assert!((one.classes[0] - 0.25).abs() < 1e-6 && (one.classes[1] - 0.75).abs() < 1e-6, "{one:?}");
         let look = Look::at(&batch, 0, &rows, 2);
+        assert!(look.classes.is_empty());
         assert_eq!((look.targets(), look.right()), (1, 1));
         let look = Look::at(&batch, 1, &rows, 2);
         assert_eq!((look.targets(), look.right(), look.said), (2, 1, vec![(0, 0), (0, 1)]));

@@ -117,7 +117,7 @@ impl Metric {
 }
 
 /// One example with what the network made of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Judged {
     /// what it was given
     pub source: String,
@@ -128,6 +128,9 @@ pub struct Judged {
     /// how good that is, more is better: chrF of a sentence, F1 of an answer, the share of right tags, the logarithm of
     /// the probability of the right class or (per token) of the text
     pub score: f64,
+    /// where one class was chosen: how probable each was
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub probabilities: BTreeMap<String, f64>,
     /// what the main score of the task adds up
     #[serde(skip)]
     pub counts: Vec<f64>,

@@ -1,7 +1,7 @@
 //! A network with everything that stands beside it on disk: tokenizer, labels, how pictures become numbers, what it says
 //! about generating. One way to open a model for every task.
 
-use crate::locate::model_of;
+use crate::locate;
 use burn::tensor::Device;
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::{Frame, Normalisation};
@@ -38,7 +38,7 @@ impl TextModel {
 
     /// The same, onto a device (with gradients, where it is to learn).
     pub fn load_on(path: &Path, device: &Device) -> Result<Self> {
-        let path = model_of(path);
+        let path = locate::model(path)?;
         let network = Pretrained::load(&path, device)?;
         Self::of(path, network)
     }
@@ -285,7 +285,7 @@ impl TextModel {
 
 /// The tokenizer of a run, of a directory, of a file's directory, or inside a GGUF file.
 pub fn tokenizer(path: &Path) -> Result<Tokenizer> {
-    let path = &model_of(path);
+    let path = &locate::model(path)?;
     let gguf = if path.is_dir() { lone_gguf(path) } else { Some(path.to_owned()) };
     if let Some(file) = gguf {
         let checkpoint = Checkpoint::open(&file)?;

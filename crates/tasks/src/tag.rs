@@ -82,6 +82,7 @@ fn judge(on: &mut Judging) -> Result<()> {
             counts: [hits, b.len(), a.len()].map(|n| n as f64).to_vec(),
             expected: truth.join(" "),
             got: said.join(" "),
+            ..Judged::default()
         });
     }
     Ok(())

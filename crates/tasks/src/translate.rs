@@ -80,7 +80,7 @@ fn judge(on: &mut Judging) -> Result<()> {
         let (source, expected) = two_texts(&on.corpus.get(r.example)?);
         let counts = Bleu::default().row(&got, &[&expected]);
         let score = Chrf::default().sentence(&got, &[&expected])?.score;
-        judged.insert(r.example, Judged { source, expected, got, score, counts });
+        judged.insert(r.example, Judged { source, expected, got, score, counts, ..Judged::default() });
     }
     let bytes = judged.values().map(|j| j.expected.len() as u64).sum();
     on.scores.judged = judged.into_values().collect();

@@ -15,10 +15,12 @@
 //! # Ok::<(), qkv_data::Error>(())
 //! ```
 
+mod columns;
 mod fields;
 mod images;
 mod jsonl;
 mod records;
+mod several;
 mod source;
 mod squad;
 mod table;
@@ -207,6 +209,9 @@ impl Reader {
     /// Opens a file or folder: reads it once, and says which rows are bad.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Opened> {
         let path = path.as_ref();
+        if let Some(files) = several::matched(path)? {
+            return self.open_all(&files);
+        }
         let (path, format) = match &self.format {
             Some(format) => (path.to_path_buf(), format.clone()),
             None => guess(path, self.task)?,

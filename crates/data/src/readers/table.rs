@@ -6,7 +6,7 @@
 
 use super::fields::{self, TableCell};
 use super::records::{Cut, Indexed, Parse, Record};
-use super::{Column, Opened, Reader};
+use super::{Opened, Reader, columns};
 use crate::{Error, Example, Result, Task};
 use std::path::Path;
 
@@ -136,74 +136,23 @@ pub(crate) fn open(reader: &Reader, path: &Path, delimiter: u8, quotes: Quotes) 
     let (indexed, tally) = Indexed::build(path, cut, reader.bad_rows, |next, file| {
         let first = next()?.ok_or_else(|| super::nothing(file))?;
         let columns = split(first.text(file)?, delimiter, quotes);
-        let header = is_header(reader, &columns);
-        notes.push(header_note(reader.header, header, &columns));
-        let picks = pick(reader, &first.place(file), &columns, header, &mut notes)?;
+        let header = columns::is_header(reader, &columns);
+        notes.push(columns::header_note(reader.header, header, &columns));
+        let more = || sample(path, cut, delimiter, quotes);
+        let picks = columns::pick(reader, &first.place(file), &columns, header, &more, &mut notes)?;
         let rows = Rows { task: reader.task, delimiter, quotes, picks, width: columns.len() };
         Ok((rows, if header { Vec::new() } else { vec![first] }))
     })?;
     Opened::new(path, indexed, tally, notes)
 }
 
-fn is_header(reader: &Reader, columns: &[String]) -> bool {
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    match reader.header {
-        Header::Yes => true,
-        Header::No => false,
-        Header::Detect if reader.columns.values().any(|c| matches!(c, Column::Named(_))) => true,
-        Header::Detect => crate::fields(reader.task).iter().any(|field| fields::find(field, &columns).is_some()),
-    }
-}
-
-fn header_note(said: Header, header: bool, columns: &[String]) -> String {
-    let how = if said == Header::Detect { "taken" } else { "read as told" };
-    match header {
-        true => format!("first row {how} as a header: {}", columns.join(", ")),
-        false => format!("first row {how} as data: no header"),
-    }
-}
-
-/// The column of each field: as said, else by name, else by order.
-fn pick(
-    reader: &Reader,
-    place: &str,
-    columns: &[String],
-    header: bool,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Option<usize>>> {
-    let names: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let wanted = crate::fields(reader.task);
-    // A header of other names, such as `en, it`, is taken in order, and said so.
-    let by_order = !header || (reader.columns.is_empty() && wanted.iter().all(|f| fields::find(f, &names).is_none()));
-    if header && by_order {
-        let pairs: Vec<String> = wanted.iter().zip(&names).map(|(f, c)| format!("{c} → {}", f.name)).collect();
-        notes.push(format!("columns taken in order: {}", pairs.join(", ")));
-    }
-    let mut picks = Vec::with_capacity(wanted.len());
-    for (i, field) in wanted.iter().enumerate() {
-        let found = match reader.columns.get(field.name) {
-            Some(Column::At(at)) => Some(*at).filter(|at| *at < columns.len()),
-            Some(Column::Named(name)) => names.iter().position(|c| c.trim() == name),
-            None if by_order => Some(i).filter(|i| *i < columns.len()),
-            None => fields::find(field, &names),
-        };
-        if found.is_none() && (!field.optional || reader.columns.contains_key(field.name)) {
-            return Err(match reader.columns.get(field.name) {
-                Some(Column::Named(name)) => fields::missing(place, name, field, &names),
-                Some(Column::At(at)) => too_few(place, *at, columns.len(), field.name),
-                None if by_order => too_few(place, i, columns.len(), field.name),
-                None => fields::missing(place, field.name, field, &names),
-            });
-        }
-        picks.push(found);
-    }
-    Ok(picks)
-}
-
-fn too_few(place: &str, at: usize, width: usize, name: &str) -> Error {
-    let what = format!("`{name}` should be column {} but the row has {width}", at + 1);
-    let hint = "is it separated by tabs (.tsv) or commas (.csv)? name the format, or the column: --column NAME=N";
-    Error::new(format!("{place}, column {}", at + 1), what, hint)
+/// The cells of some rows behind the first, for a guess at what the columns hold; rows that cannot be read are left out.
+fn sample(path: &Path, cut: Cut, delimiter: u8, quotes: Quotes) -> Vec<Vec<String>> {
+    let file = path.display().to_string();
+    let Ok(stream) = super::source::stream(path) else { return vec![] };
+    let mut records = super::records::Records::new(stream, &file, cut);
+    let rows = std::iter::from_fn(|| records.next().ok().flatten()).skip(1).take(columns::SAMPLE);
+    rows.filter_map(|row| Some(split(row.text(&file).ok()?, delimiter, quotes))).collect()
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub mod lstm;
 pub mod marian;
 pub mod nplm;
 pub mod qwen3;
+mod recognise;
 mod recurrent;
 mod recurrent_pair;
 pub mod rnn;
@@ -46,6 +47,7 @@ pub use framing::{Framing, LinearLayout, Pieces, TargetStart, TextStart, Tokeniz
 pub use free::{base_family, free};
 pub use gguf::{Dialect, Keys as GgufKeys, Writer as GgufWriter};
 pub use gguf::{config_of as gguf_config, dialect as gguf_dialect, metadata_of as gguf_metadata};
+pub use recognise::recognised;
 pub use sizes::{Pictures, Sizes};
 
 use crate::spec::{Head, Pool, Spec};

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     /// A model directory or a run; the newest run if left out
     model: Option<PathBuf>,
-    /// What it is judged on: a file, or builtin:NAME (its unseen test)
-    #[arg(long, value_name = "FILE")]
+    /// What it is judged on: a file, a pattern of files, or builtin:NAME (its unseen test)
+    #[arg(long, visible_alias = "test", value_name = "FILE")]
     data: String,
     /// The column of a table that holds a field, where it has another name: label=stars
     #[arg(long, value_name = "FIELD=NAME")]
@@ -38,7 +38,9 @@ pub(crate) struct Args {
     /// What stands before every source
     #[arg(long, default_value = "")]
     prefix: String,
-    /// Write every example with what was said to this file, one JSON object a line
+    /// Write every example with what was said to this file, one JSON object a line: source, expected, got, score (more is better:
+    /// the logarithm of the right class's probability, the share of right tags, F1 of an answer, chrF of a text), and the
+    /// probabilities of all classes
     #[arg(long, value_name = "FILE")]
     each: Option<PathBuf>,
     /// Write over the file of --each

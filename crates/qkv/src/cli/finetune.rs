@@ -1,9 +1,9 @@
 //! `qkv finetune`: a checkpoint learns a task: a new head where one is needed, all weights or small adapters.
 
 use super::fail::Fail;
-use super::flags::UsualArgs;
-use super::input::{columns, model_or_newest};
-use super::report::start;
+use super::flags::{CorpusArgs, UsualArgs};
+use super::input::model_or_newest;
+use super::report::{TellArgs, resume, start};
 use clap::builder::PossibleValue;
 use qkv::{Recipe, Task};
 use std::path::PathBuf;
@@ -26,26 +26,23 @@ fn tasks() -> [PossibleValue; 7] {
 #[command(after_help = "Examples:
   qkv finetune runs/bert --task classify --data reviews.csv
   qkv finetune runs/bert --task classify --data builtin:reviews --lora 8 --targets q,k,v,out
+  qkv finetune MODEL --task classify --data train.csv --valid valid.csv --test test.csv
   qkv finetune MODEL --task classify --data reviews.csv --epochs 3 --lr 2e-5 --batch 16
   qkv finetune MODEL --task tag --data file.conll --freeze tokens,encoder.layers.0
   qkv finetune MODEL --task answer --data squad.json --set optim.layer_rate=0.8
   qkv finetune MODEL --task translate --data pairs.tsv --set data.prefix=\"correct: \"
   qkv finetune MODEL --task generate --data book.txt --set train.steps=1000
   qkv finetune MODEL --task image --data pictures/
-  qkv train --resume --out runs/finetune-classify          go on with one that was stopped
+  qkv finetune --resume --out runs/finetune-classify       go on with one that was stopped
 With --lora the run also holds adapter/, which PEFT loads and `qkv merge` adds to a model.")]
 pub(crate) struct Args {
     /// A model directory or a run; the newest run if left out
     model: Option<PathBuf>,
     /// What it is to learn
-    #[arg(long, value_parser = tasks())]
-    task: String,
-    /// What it learns from: a file, or builtin:NAME
-    #[arg(long, value_name = "FILE")]
-    data: String,
-    /// The column of a table that holds a field, where it has another name: label=stars
-    #[arg(long, value_name = "FIELD=NAME")]
-    column: Vec<String>,
+    #[arg(long, value_parser = tasks(), required_unless_present = "resume")]
+    task: Option<String>,
+    #[command(flatten)]
+    corpus: CorpusArgs,
     /// Where the run is kept; runs/finetune-TASK if left out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -73,20 +70,35 @@ pub(crate) struct Args {
     /// Threads; 0: one for each core
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Print the recipe with all changes, and do nothing
+    /// Go on with the run in --out, or with the newest one
     #[arg(long)]
-    print_recipe: bool,
-    /// Print the scores as one line of JSON
-    #[arg(long)]
-    json: bool,
+    resume: bool,
     #[command(flatten)]
     usual: UsualArgs,
+    #[command(flatten)]
+    tell: TellArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    if args.resume {
+        let anew = [("MODEL", args.model.is_some()), ("--task", args.task.is_some()), ("--lora", args.lora.is_some())];
+        if let Some((name, _)) = anew.iter().find(|(_, given)| *given) {
+            let what = format!("{name} is what a run begins with, and --resume goes on with one that has begun");
+            return Err(Fail::usage(what, "name the run: --resume --out runs/finetune-classify"));
+        }
+        return resume(
+            args.out.as_deref(),
+            None,
+            |recipe| args.changed(recipe.threads(args.threads)),
+            false,
+            args.tell,
+        );
+    }
     let model = model_or_newest(args.model.as_deref())?;
-    let mut recipe = Recipe::finetune(&model, Task::parse(&args.task)?, &args.data)?.threads(args.threads);
-    recipe = recipe.columns(&columns(&args.column)?)?;
+    let (Some(task), Some(data)) = (&args.task, args.corpus.data.first()) else {
+        return Err(Fail::usage("there is nothing to learn from", "say --data FILE, or --data builtin:NAME"));
+    };
+    let mut recipe = Recipe::finetune(&model, Task::parse(task)?, data)?.threads(args.threads);
     if let Some(rank) = args.lora {
         recipe = recipe.lora(rank)?.set("lora.targets", args.targets.as_slice())?.set("lora.dropout", args.dropout)?;
     }
@@ -96,11 +108,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     if !args.freeze.is_empty() {
         recipe = recipe.set("model.freeze", args.freeze.as_slice())?;
     }
-    if let Some(seed) = args.seed {
-        recipe = recipe.set("train.seed", seed)?;
+    recipe = args.changed(recipe)?;
+    start(&args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.tell)
+}
+
+impl Args {
+    /// The recipe with the changes of the command line.
+    fn changed(&self, recipe: Recipe) -> Result<Recipe, Fail> {
+        let mut recipe = self.usual.set(self.corpus.set(recipe)?)?;
+        if let Some(seed) = self.seed {
+            recipe = recipe.set("train.seed", seed)?;
+        }
+        Ok(self.set.iter().try_fold(recipe, |recipe, change| recipe.assign(change))?)
     }
-    recipe = args.usual.set(recipe)?;
-    recipe = args.set.iter().try_fold(recipe, |recipe, change| recipe.assign(change))?;
-    recipe = args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir));
-    start(&recipe, args.print_recipe, args.json, args.usual.quiet)
 }

@@ -81,9 +81,9 @@ pub(crate) struct UsualArgs {
     /// Take N steps (train.steps)
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// The peak of the learning rate (optim.rate)
-    #[arg(long, value_name = "RATE")]
-    lr: Option<f64>,
+    /// The peak of the learning rate (optim.rate); auto: by a short test that says why (optim.find)
+    #[arg(long, visible_alias = "rate", value_name = "RATE")]
+    lr: Option<String>,
     /// Rows of a batch (train.rows)
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
@@ -93,9 +93,6 @@ pub(crate) struct UsualArgs {
     /// Looks without a better score after which the run ends (eval.patience)
     #[arg(long, value_name = "N")]
     patience: Option<u64>,
-    /// Tell nothing on the way but warnings
-    #[arg(long)]
-    pub(crate) quiet: bool,
 }
 
 impl UsualArgs {
@@ -105,10 +102,18 @@ impl UsualArgs {
             recipe = recipe.set("train.epochs", n)?;
         }
         if let Some(n) = self.steps {
-            recipe = recipe.set("train.steps", n)?.set("train.epochs", 0.0)?;
+            recipe = recipe.set("train.steps", n)?;
         }
-        if let Some(rate) = self.lr {
-            recipe = recipe.set("optim.rate", rate)?;
+        match self.lr.as_deref().map(|rate| (rate, rate.parse::<f64>())) {
+            None => {}
+            Some(("auto", _)) => recipe = recipe.set("optim.find", true)?,
+            Some((_, Ok(rate))) => recipe = recipe.set("optim.rate", rate)?,
+            Some((other, Err(_))) => {
+                return Err(Fail::usage(
+                    format!("--lr {other}: is not a learning rate"),
+                    "write a number such as 5e-5, or auto",
+                ));
+            }
         }
         if let Some(rows) = self.batch {
             recipe = recipe.set("train.tokens", 0usize)?.set("train.rows", rows)?;
@@ -120,6 +125,39 @@ impl UsualArgs {
             recipe = recipe.set("eval.patience", n)?;
         }
         Ok(recipe)
+    }
+}
+
+/// What a run learns from, and what it is judged by.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct CorpusArgs {
+    /// Learn from this file, pattern of files ("reviews/*.csv") or builtin:NAME; may be repeated: several are one corpus
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Vec<String>,
+    /// Validate by this file; left out, a part of --data is kept apart
+    #[arg(long, value_name = "FILE")]
+    valid: Option<String>,
+    /// Judge the end by this file; left out, a part of --data is kept apart
+    #[arg(long, value_name = "FILE")]
+    test: Option<String>,
+    /// The column of a table that holds a field, where it has another name: label=stars
+    #[arg(long, value_name = "FIELD=NAME")]
+    column: Vec<String>,
+}
+
+impl CorpusArgs {
+    /// The recipe with these files; `--data` itself is the verb's own.
+    pub(crate) fn set(&self, mut recipe: qkv::Recipe) -> Result<qkv::Recipe, Fail> {
+        if let Some(more) = self.data.get(1..).filter(|more| !more.is_empty()) {
+            recipe = recipe.set("data.more", more)?;
+        }
+        if let Some(file) = &self.valid {
+            recipe = recipe.set("data.valid_file", file.as_str())?;
+        }
+        if let Some(file) = &self.test {
+            recipe = recipe.set("data.test_file", file.as_str())?;
+        }
+        Ok(recipe.columns(&super::input::columns(&self.column)?)?)
     }
 }
 

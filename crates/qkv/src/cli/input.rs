@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path, how: LoadArgs) -> Result<TextModel, Fail> {
 /// Where to find the model: the first word if it is a path, else the newest run under `runs/`. The rest are texts.
 pub(crate) fn resolve(words: &[String]) -> Result<(PathBuf, Vec<String>), Fail> {
     if let Some((first, rest)) = words.split_first() {
-        if Path::new(first).exists() {
+        if locate::exists(Path::new(first)) {
             return Ok((PathBuf::from(first), rest.to_vec()));
         }
         let path = ["runs/", "./", "../", "/", "~"].iter().any(|start| first.starts_with(start));
@@ -61,10 +61,13 @@ pub(crate) fn resolve(words: &[String]) -> Result<(PathBuf, Vec<String>), Fail> 
 /// The model that was named, or the newest run.
 pub(crate) fn model_or_newest(given: Option<&Path>) -> Result<PathBuf, Fail> {
     match given {
-        Some(path) if path.exists() => Ok(path.to_path_buf()),
+        Some(path) if locate::exists(path) => Ok(path.to_path_buf()),
         Some(path) => {
             let what = format!("{}: there is no such model", path.display());
-            Err(Fail::usage(what, "name a run, a model directory or a GGUF file"))
+            Err(Fail::usage(
+                what,
+                "name a run (a checkpoint of it: RUN@last, RUN@1200), a model directory or a GGUF file",
+            ))
         }
         None => Ok(resolve(&[])?.0),
     }
@@ -145,11 +148,11 @@ pub(crate) fn not_zero(sizes: &[(&str, usize)]) -> Result<(), Fail> {
 
 /// The tokenizer of a file, of a model directory, or of the directory or inside of a file of weights.
 pub(crate) fn tokenizer(path: &Path) -> Result<Tokenizer, Fail> {
-    if !path.exists() {
+    if !locate::exists(path) {
         let what = format!("{}: no such file or directory", path.display());
         return Err(Fail::usage(what, "name a tokenizer.json, a model directory or a GGUF file"));
     }
     let weights = ["gguf", "safetensors", "bin", "pt", "pth"];
     let is_weights = path.extension().is_some_and(|e| weights.iter().any(|w| e.eq_ignore_ascii_case(w)));
-    Ok(if path.is_dir() || is_weights { qkv_tasks::tokenizer(path)? } else { Tokenizer::load(path)? })
+    Ok(if path.is_dir() || is_weights || !path.exists() { qkv_tasks::tokenizer(path)? } else { Tokenizer::load(path)? })
 }

@@ -6,17 +6,66 @@ use super::signals::asked_to_stop;
 use super::terminal::say;
 use qkv::{Ended, Judged, Outcome, Recipe, Run, Task};
 use qkv_metric::human_duration;
+use qkv_runs::session;
+use qkv_tasks::locate;
 use qkv_tasks::sheet::{self, Given};
 use std::path::Path;
 use std::time::Duration;
 
-/// Runs a new recipe and tells what it came to, or prints it.
-pub(crate) fn start(recipe: &Recipe, print: bool, json: bool, quiet: bool) -> Result<(), Fail> {
-    if print {
-        return say(recipe.text().trim_end());
+/// What a verb that trains does with its recipe, and how it tells about it.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub(crate) struct TellArgs {
+    /// Print the recipe with all changes, every key with what it means, and do nothing
+    #[arg(long)]
+    print_recipe: bool,
+    /// Read the data, build the network, say what would be done; write nothing
+    #[arg(long, conflicts_with = "print_recipe")]
+    dry_run: bool,
+    /// Print the scores as one line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Tell nothing on the way but warnings
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// Runs a new recipe and tells what it came to, or only shows it.
+pub(crate) fn start(recipe: &Recipe, how: TellArgs) -> Result<(), Fail> {
+    if how.print_recipe || how.dry_run {
+        return shown(recipe, how);
     }
-    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::new(quiet));
-    told(recipe.run_until(&stop, &mut show)?, show, json)
+    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::new(how.quiet));
+    told(recipe.run_until(&stop, &mut show)?, show, how.json)
+}
+
+fn shown(recipe: &Recipe, how: TellArgs) -> Result<(), Fail> {
+    if how.print_recipe {
+        return say(recipe.full_text()?.trim_end());
+    }
+    recipe.preview()?.lines().iter().try_for_each(say)?;
+    say("nothing was written: --dry-run")
+}
+
+/// Goes on with the run in `dir`, or with the newest one. `named` is a recipe that it should have been begun with, where one
+/// was named; `change` brings the changes of the command line.
+pub(crate) fn resume(
+    dir: Option<&Path>,
+    named: Option<Recipe>,
+    change: impl FnOnce(Recipe) -> Result<Recipe, Fail>,
+    force: bool,
+    how: TellArgs,
+) -> Result<(), Fail> {
+    let dir = dir.map_or_else(locate::newest, |dir| Ok(dir.to_path_buf()))?;
+    let begun = match named {
+        Some(recipe) => recipe,
+        None => Recipe::parse(&dir.display().to_string(), &session::recipe_of(&dir)?)?,
+    };
+    let recipe = change(begun)?;
+    if how.print_recipe || how.dry_run {
+        return shown(&recipe, how);
+    }
+    let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::new(how.quiet));
+    told(recipe.resume_in(&dir, force, &stop, &mut show)?, show, how.json)
 }
 
 /// Tells what a run came to; a goal that was missed is a failure.
@@ -48,6 +97,7 @@ fn as_json(outcome: &Outcome) -> Result<(), Fail> {
     say(serde_json::json!({
         "run": dir.display().to_string(), "model": dir.join("model").display().to_string(),
         "step": outcome.step, "seconds": outcome.seconds, "scores": scores,
+    "baseline": outcome.baseline,
         "pass": outcome.verdict.as_ref().map(|v| v.pass), "memory": {"predicted": predicted, "peak": peak},
     }))
 }
@@ -73,6 +123,9 @@ fn as_text(outcome: &Outcome) -> Result<(), Fail> {
     }
     if let Some(signature) = outcome.scores.first().and_then(|(_, s)| s.signature.as_ref()) {
         say(format!("BLEU {signature}"))?;
+    }
+    if let Some(baseline) = &outcome.baseline {
+        say(baseline)?;
     }
     if let Some(verdict) = &outcome.verdict {
         say(verdict)?;

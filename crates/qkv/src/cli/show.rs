@@ -51,13 +51,20 @@ impl Show {
         Status {
             step: t.step,
             steps: Some(t.steps),
-            loss: t.loss.into(),
+            loss: self.mean_loss(),
             learning_rate: t.rate.into(),
             gradient_norm: Some(t.norm.into()),
             speed: Some(t.step_tokens as f64 / t.took.max(1e-9)),
             memory: memory::resident(),
             eta: self.eta.left(t.steps - t.step),
         }
+    }
+
+    /// The mean since the last line: one batch says little.
+    fn mean_loss(&self) -> f64 {
+        let n = self.losses.len().min(self.every.max(1) as usize);
+        let last = &self.losses[self.losses.len() - n..];
+        last.iter().map(|(_, loss)| loss).sum::<f64>() / n.max(1) as f64
     }
 
     /// Puts lines above the picture.
@@ -144,10 +151,17 @@ impl Observer for Show {
                 let line = format!("step {step} · validation loss {loss:.4}{score}{mark}");
                 if self.telling == Telling::Live { self.valid = Some(line) } else { self.line(&line) }
             }
-            Event::Saved { .. } => {}
+            Event::Saved { .. } | Event::Baseline(_) => {}
             Event::Samples { judged, .. } => {
-                let told =
-                    judged.iter().flat_map(|j| [format!("  {}", flat(&j.source)), format!("  → {}", flat(&j.got))]);
+                // What is right is said, too, where it is short: a class, an answer.
+                let right =
+                    |j: &qkv::Judged| match j.got == j.expected || j.expected.is_empty() || j.expected.len() > 40 {
+                        true => String::new(),
+                        false => format!("   = {}", flat(&j.expected)),
+                    };
+                let told = judged
+                    .iter()
+                    .flat_map(|j| [format!("  {}", flat(&j.source)), format!("  → {}{}", flat(&j.got), right(j))]);
                 self.samples = told.collect();
                 if self.telling == Telling::Lines {
                     let samples = std::mem::take(&mut self.samples);
@@ -196,5 +210,8 @@ mod tests {
         }
         assert_eq!(show.picture(&told(39), [79, 50]).len(), 10 + 1 + 1 + 6);
         assert_eq!(flat("a\nb\tc"), "a b c");
+        let show = Show { losses: vec![(1.0, 8.0), (2.0, 3.0), (3.0, 1.0)], every: 2, ..Show::telling(Telling::Lines) };
+        assert_eq!(show.mean_loss(), 2.0);
+        assert_eq!(Show { every: 20, ..show }.mean_loss(), 4.0);
     }
 }

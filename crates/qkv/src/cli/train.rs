@@ -1,17 +1,12 @@
 //! `qkv train`: from a recipe to a network that was judged.
 
 use super::fail::Fail;
-use super::flags::UsualArgs;
-use super::input::columns;
-use super::report::{start, told};
-use super::show::Show;
-use super::signals::asked_to_stop;
+use super::flags::{CorpusArgs, UsualArgs};
+use super::report::{TellArgs, resume, start};
 use super::terminal::say;
 use qkv::Recipe;
 use qkv_runs::recipe;
-use qkv_runs::session;
 use qkv_tasks::Metric;
-use qkv_tasks::locate;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -19,7 +14,10 @@ const EXAMPLES: &str = "Examples:
   qkv train --set data.corpus=builtin:en-hi      English to Hindi
   qkv train sentiment                            any recipe by its name
   qkv train sentiment --data reviews.csv         the same on a file of yours
-  qkv train sentiment --data reviews.csv --epochs 5 --batch 16 --lr 5e-4
+  qkv train sentiment --data train.csv --valid valid.csv --test test.csv
+  qkv train sentiment --data \"reviews/*.csv\" --epochs 5 --batch 16 --lr 5e-4
+  qkv train --list                               the recipes, a line each
+  qkv train gpt --dry-run                        what would be done; nothing is written
   qkv train gpt --print-recipe > mine.toml       every setting, commented; then: qkv train mine.toml
   qkv train --resume                             go on with the newest run
 A run that misses its goal says FAIL and ends with exit code 1; its model is kept.";
@@ -43,12 +41,8 @@ fn recipes() -> String {
 pub(crate) struct Args {
     /// A recipe of qkv's by name, or a file
     recipe: Option<String>,
-    /// Learn from this file (or builtin:NAME) instead of the recipe's corpus
-    #[arg(long, value_name = "FILE")]
-    data: Option<String>,
-    /// The column of a table that holds a field, where it has another name: label=stars
-    #[arg(long, value_name = "FIELD=NAME")]
-    column: Vec<String>,
+    #[command(flatten)]
+    corpus: CorpusArgs,
     /// Where the run is kept; runs/NAME if left out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -67,43 +61,35 @@ pub(crate) struct Args {
     /// Threads; 0: one for each core. The result does not depend on it
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Print the recipe with all changes, and do nothing
+    /// List the recipes with a line each
     #[arg(long)]
-    print_recipe: bool,
-    /// Print the scores as one line of JSON
-    #[arg(long)]
-    json: bool,
+    list: bool,
     #[command(flatten)]
     usual: UsualArgs,
+    #[command(flatten)]
+    tell: TellArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
+    if args.list {
+        return say(recipes());
+    }
     if args.resume {
-        let dir = args.out.clone().map_or_else(locate::newest, Ok)?;
-        let begun = match &args.recipe {
-            Some(name) => Recipe::named(name)?,
-            None => Recipe::parse(&dir.display().to_string(), &session::recipe_of(&dir)?)?,
-        };
-        let recipe = args.changed(begun)?;
-        if args.print_recipe {
-            return say(recipe.text().trim_end());
-        }
-        let (stop, mut show) =
-            (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::new(args.usual.quiet));
-        return told(recipe.resume_in(&dir, args.force, &stop, &mut show)?, show, args.json);
+        let named = args.recipe.as_deref().map(Recipe::named).transpose()?;
+        return resume(args.out.as_deref(), named, |recipe| args.changed(recipe), args.force, args.tell);
     }
     let recipe = args.changed(Recipe::named(args.recipe.as_deref().unwrap_or("translate"))?)?;
-    start(&args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.print_recipe, args.json, args.usual.quiet)
+    start(&args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.tell)
 }
 
 impl Args {
     /// The recipe with the changes of the command line.
     fn changed(&self, recipe: Recipe) -> Result<Recipe, Fail> {
         let mut recipe = recipe.threads(self.threads);
-        if let Some(data) = &self.data {
+        if let Some(data) = self.corpus.data.first() {
             recipe = recipe.data(data)?;
         }
-        recipe = self.usual.set(recipe.columns(&columns(&self.column)?)?)?;
+        recipe = self.usual.set(self.corpus.set(recipe)?)?;
         if let Some(seed) = self.seed {
             recipe = recipe.set("train.seed", seed)?;
         }

@@ -6,7 +6,7 @@ use super::numbers::{bytes, grouped};
 use qkv_base::Result;
 use qkv_model::families::{self, Config, Files, Sheet};
 use qkv_model::spec::Spec;
-use qkv_tasks::locate::model_of;
+use qkv_tasks::locate;
 use qkv_weights::{Checkpoint, Finiteness, Format, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ struct OneTensor {
 
 /// The spec that a model on disk says.
 pub(super) fn spec(path: &Path) -> Result<Spec> {
-    let path = &model_of(path);
+    let path = &locate::model(path)?;
     Ok(open(path, &Checkpoint::open(path)?)?.2)
 }
 
@@ -84,7 +84,7 @@ fn open(path: &Path, file: &Checkpoint) -> Result<(Config, &'static Sheet, Spec)
         }
         _ => {
             let dir = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-            let config = Config::load(&dir.join("config.json"))?;
+            let config = families::recognised(Config::load(&dir.join("config.json"))?, names())?;
             let sheet = families::of(&config)?;
             (config, sheet)
         }
@@ -96,7 +96,7 @@ fn open(path: &Path, file: &Checkpoint) -> Result<(Config, &'static Sheet, Spec)
 
 /// Looks at a model on disk; `tensors` lists every one, `look` reads every value however many there are.
 pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool, look: bool) -> Result<OnDisk> {
-    let path = &model_of(path);
+    let path = &locate::model(path)?;
     let file = Checkpoint::open(path)?;
     let mut types = BTreeMap::new();
     for entry in file.entries() {

@@ -99,7 +99,16 @@ impl Recipe {
             "is not a number of deviations",
             "use 0 or about 6",
         )?;
-        ensure(optim.rate.is_finite() && optim.rate > 0.0, "optim.rate", "is not a learning rate", "use about 1e-3")?;
+        // What `finetune` starts from says neither yet.
+        let by_width = optim.rate == 0.0 && (!model.from.is_empty() || data.corpus.is_empty());
+        let rate = optim.rate.is_finite() && (optim.rate > 0.0 || by_width || (optim.find && optim.rate == 0.0));
+        ensure(rate, "optim.rate", "is not a learning rate", "use about 1e-3")?;
+        ensure(
+            (0.0..1.0).contains(&schedule.warmup_share),
+            "schedule.warmup_share",
+            "is not a share of the steps",
+            "use about 0.1; 0: count schedule.warmup",
+        )?;
         ensure(optim.decay.is_finite() && optim.decay >= 0.0, "optim.decay", "is not a decay", "use 0 to 0.1")?;
         for (key, beta) in
             [("optim.beta1", optim.beta1), ("optim.beta2", optim.beta2), ("optim.momentum", optim.momentum)]
@@ -151,9 +160,23 @@ impl Recipe {
             "wants checkpoints at regular steps, and no running average",
             "set checkpoint.every, and train.average = 0",
         )?;
-        let made = data.corpus.starts_with("builtin:") && !data.columns.is_empty();
-        ensure(!made, "data.columns", "a corpus that is made has no columns", "leave it out")?;
+        let made = data.corpus.starts_with("builtin:");
         let (one, many) = (!data.corpus.is_empty(), !data.mix.is_empty());
+        ensure(
+            !made || data.columns.is_empty(),
+            "data.columns",
+            "a corpus that is made has no columns",
+            "leave it out",
+        )?;
+        let keys = [
+            ("data.more", data.more.is_empty()),
+            ("data.valid_file", data.valid_file.is_empty()),
+            ("data.test_file", data.test_file.is_empty()),
+        ];
+        for (key, unset) in keys {
+            let what = if many { "a mixture has its own sides" } else { "a corpus that is made has its own sides" };
+            ensure(unset || !(made || many), key, what, "give a file of yours: --data FILE")?;
+        }
         ensure(!(one && many), "data.mix", "data.corpus is said as well", "leave one of them empty")?;
         ensure(
             data.prefix.is_empty() || !many,

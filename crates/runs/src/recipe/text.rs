@@ -44,6 +44,29 @@ pub fn set(text: &str, assignment: &str) -> Result<String> {
     Ok(lines.join("\n") + "\n")
 }
 
+/// A recipe with every key: the head of `text`, then all that there is to say, with the values of `recipe` and what they mean.
+pub fn full(text: &str, recipe: &super::Recipe) -> Result<String> {
+    let broken = |e: toml::ser::Error| Error::internal("recipe", e.to_string());
+    let values = toml::Table::try_from(recipe).map_err(broken)?;
+    let mut lines: Vec<String> = text.lines().take_while(|line| line.starts_with('#')).map(String::from).collect();
+    let mut section = String::new();
+    for line in super::EVERY_KEY.lines().skip_while(|line| line.starts_with('#')) {
+        if let Some(name) = line.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.to_string();
+        }
+        let key = line.split_once(" = ").map(|(key, _)| key.trim());
+        let value = key.and_then(|key| values.get(&section)?.get(key));
+        lines.push(match (key, value) {
+            (Some(key), Some(value)) => {
+                let said = format!("{key} = {value}");
+                format!("{said:<27} {}", comment_of(line).unwrap_or_default()).trim_end().to_string()
+            }
+            _ => line.to_string(),
+        });
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
 /// The comment at the end of a line, outside of quotes.
 pub(super) fn comment_of(line: &str) -> Option<&str> {
     let mut quoted = false;

@@ -58,7 +58,7 @@ struct Subject<'a, F> {
 impl<F: FnOnce() -> Spec> Subject<'_, F> {
     fn load(self) -> Result<Transformer, Fail> {
         match self.model {
-            Some(path) => Ok(Pretrained::load(&qkv_tasks::locate::model_of(path), &device::default())?.model),
+            Some(path) => Ok(Pretrained::load(&qkv_tasks::locate::model(path)?, &device::default())?.model),
             None => Ok(Transformer::new(&(self.spec)(), 0, &device::default())?),
         }
     }

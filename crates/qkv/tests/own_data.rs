@@ -1,0 +1,233 @@
+//! From a person's file to a model, as a person does it: checkpoints by name, files to validate and test by, columns that are
+//! not guessed, the baseline beside the network, what is left behind for others.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
+
+/// A recipe that is done in a moment; `--data` takes a file of a person's.
+const TINY: &str = r#"# A tiny reader of reviews
+[data]
+corpus = "builtin:reviews"
+objective = "classify"
+examples = 60
+valid = 10
+test = 10
+length = 32
+[tokenizer]
+kind = "wordpiece"
+vocab = 300
+[model]
+family = "bert"
+width = 16
+layers = 1
+heads = 2
+[train]
+steps = 6
+rows = 4
+log = 2
+[schedule]
+warmup = 2
+[checkpoint]
+every = 2
+[eval]
+every = 3
+metric = "accuracy"
+samples = 1
+"#;
+
+fn qkv(dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_qkv"))
+        .env_remove("RAYON_NUM_THREADS")
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (out.status.code().unwrap_or(-1), text(out.stdout), text(out.stderr))
+}
+
+fn done(dir: &Path, args: &[&str]) -> String {
+    let (code, out, err) = qkv(dir, args);
+    assert_eq!(code, 0, "{args:?}\n{out}\n{err}");
+    out
+}
+
+fn place() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("tiny.toml"), TINY).expect("written");
+    dir
+}
+
+/// Rows `text<TAB>label` whose label hangs on one word.
+fn rows(numbers: std::ops::Range<usize>) -> String {
+    let row = |i: usize| format!("the {} film number {i}\t{}\n", ["fine", "dull"][i % 2], ["good", "bad"][i % 2]);
+    format!("text\tlabel\n{}", numbers.map(row).collect::<String>())
+}
+
+fn loss(dir: &Path, model: &str) -> f64 {
+    let out = done(dir, &["evaluate", model, "--data", "builtin:reviews", "--examples", "40", "--json"]);
+    let value: Value = serde_json::from_str(out.trim()).expect("JSON");
+    value["scores"]["loss"].as_f64().expect("a loss")
+}
+
+#[test]
+fn a_checkpoint_is_named_wherever_a_model_is() {
+    let dir = place();
+    let at = dir.path();
+    done(at, &["train", "tiny.toml", "--quiet"]);
+    let best = std::fs::read_to_string(at.join("runs/tiny/checkpoints/best")).expect("a best one");
+    let step: u64 = best.trim().strip_prefix("ckpt-").and_then(|n| n.parse().ok()).expect("a step");
+    // The best is what the run has left behind; the last is that of its step.
+    assert_eq!(loss(at, "runs/tiny@best"), loss(at, "runs/tiny"));
+    assert_eq!(loss(at, &format!("runs/tiny@{step}")), loss(at, "runs/tiny"));
+    assert_eq!(loss(at, "runs/tiny@last"), loss(at, "runs/tiny@6"));
+    assert_ne!(loss(at, "runs/tiny@4"), loss(at, "runs/tiny@6"));
+    assert!(done(at, &["classify", "runs/tiny@last", "a fine film"]).contains("positive"));
+    done(at, &["convert", "runs/tiny@4", "four"]);
+    assert_eq!(loss(at, "four"), loss(at, "runs/tiny@4"));
+    assert!(done(at, &["inspect", "runs/tiny@4"]).contains("BertForSequenceClassification"));
+    done(
+        at,
+        &[
+            "finetune",
+            "runs/tiny@last",
+            "--task",
+            "classify",
+            "--data",
+            "builtin:reviews",
+            "--set",
+            "data.examples=40",
+            "--steps",
+            "2",
+            "--quiet",
+            "--out",
+            "on",
+        ],
+    );
+    let (code, _, err) = qkv(at, &["evaluate", "runs/tiny@5", "--data", "builtin:reviews"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("there is no checkpoint of step 5") && err.contains("@4, @6") && err.contains("@best"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_checkpoint_with_adapters_has_them_added_in() {
+    let dir = place();
+    let at = dir.path();
+    done(at, &["train", "tiny.toml", "--quiet"]);
+    let lora = [
+        "--set",
+        "data.examples=40",
+        "--lora",
+        "2",
+        "--steps",
+        "4",
+        "--set",
+        "eval.every=4",
+        "--lr",
+        "1e-2",
+        "--quiet",
+        "--out",
+        "ad",
+    ];
+    done(at, &[&["finetune", "runs/tiny", "--task", "classify", "--data", "builtin:reviews"], &lora[..]].concat());
+    assert_eq!(loss(at, "ad@last"), loss(at, "ad"));
+    assert_ne!(loss(at, "ad"), loss(at, "runs/tiny"));
+}
+
+#[test]
+fn files_to_validate_and_test_by_and_the_baseline_beside() {
+    let dir = place();
+    let at = dir.path();
+    for (name, numbers) in [("a.tsv", 0..60), ("b.tsv", 60..80), ("valid.tsv", 100..110), ("test.tsv", 200..230)] {
+        std::fs::write(at.join(name), rows(numbers)).expect("written");
+    }
+    let files = ["--data", "a.tsv", "--data", "b.tsv", "--valid", "valid.tsv", "--test", "test.tsv"];
+    let (code, out, err) = qkv(at, &[&["train", "tiny.toml", "--json"], &files[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("split: 80 to learn from, 10 to validate, 30 to test, as the files say"), "{err}");
+    assert!(err.contains("2 files as one corpus of 80 examples"), "{err}");
+    let told: Value = serde_json::from_str(out.trim()).expect("JSON");
+    assert_eq!(told["baseline"]["accuracy"], 100.0, "one word tells");
+    assert_eq!(told["baseline"]["examples"], 30);
+    let kept: Value =
+        serde_json::from_slice(&std::fs::read(at.join("runs/tiny/scores.json")).expect("scores")).expect("JSON");
+    assert_eq!(kept["baseline"]["accuracy"], 100.0);
+    assert_eq!(kept["baseline"]["network"], kept["test"]["accuracy"]);
+    // A pattern names the same files, and one file is split with a word about it.
+    let (code, out, err) = qkv(at, &["train", "tiny.toml", "--data", "[ab].tsv", "--out", "one"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.contains("split: 64 to learn from, 8 to validate, 8 to test, by a hash of the text: labels in proportion"),
+        "{err}"
+    );
+    assert!(out.contains("baseline: counting words (TF-IDF, logistic regression) gets"), "{out}");
+    let card = std::fs::read_to_string(at.join("one/model/README.md")).expect("a card");
+    assert!(card.contains("pipeline_tag: text-classification") && card.contains("| test | accuracy |"), "{card}");
+    let config: Value =
+        serde_json::from_slice(&std::fs::read(at.join("one/model/tokenizer_config.json")).expect("there"))
+            .expect("JSON");
+    assert_eq!((&config["model_max_length"], &config["pad_token"]), (&32.into(), &"[PAD]".into()));
+}
+
+/// Tried by a person: `id` was read as the text and the review as its label, and "training can start".
+#[test]
+fn columns_that_are_not_understood_are_refused_by_train_and_check_alike() {
+    let dir = place();
+    let at = dir.path();
+    let row =
+        |i: usize| format!("{i},the {} film number {i},{},2024-01-{:02}\n", ["fine", "dull"][i % 2], i % 2, 1 + i % 28);
+    let table = format!("id,Review Body,Stars (0-1),date\n{}", (0..60).map(row).collect::<String>());
+    std::fs::write(at.join("shop.csv"), table).expect("written");
+    let asked = [
+        &["data", "check", "shop.csv", "--task", "classify"][..],
+        &["train", "tiny.toml", "--data", "shop.csv"],
+        &["train", "tiny.toml", "--data", "shop.csv", "--dry-run"],
+    ];
+    for args in asked {
+        let (code, _, err) = qkv(at, args);
+        assert_eq!(code, 2, "{args:?}: {err}");
+        assert!(err.contains("4 columns, and none is called `text` or `label`"), "{err}");
+        assert!(err.contains("--column \"text=Review Body\" --column \"label=Stars (0-1)\""), "{err}");
+        assert!(!at.join("runs/tiny").exists());
+    }
+    let said = ["--column", "text=Review Body", "--column", "label=Stars (0-1)"];
+    let out = done(at, &[&["data", "check", "shop.csv", "--task", "classify"], &said[..]].concat());
+    assert!(out.contains("training can start"), "{out}");
+    done(at, &[&["train", "tiny.toml", "--data", "shop.csv", "--quiet"], &said[..]].concat());
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_a_recipe_is_printed_whole() {
+    let dir = place();
+    let at = dir.path();
+    let out = done(at, &["train", "tiny.toml", "--dry-run"]);
+    assert!(out.contains("bert from builtin:reviews in runs/tiny") && out.contains("6 steps"), "{out}");
+    assert!(out.ends_with("nothing was written: --dry-run\n"), "{out}");
+    assert!(!at.join("runs").exists());
+    let whole = done(at, &["train", "tiny.toml", "--print-recipe"]);
+    assert!(whole.starts_with("# A tiny reader of reviews\n"), "{whole}");
+    for line in ["momentum = 0.9              # of sgd", "steps = 6", "looks = 0", "dropout = 0.1"] {
+        assert!(whole.lines().any(|l| l.starts_with(line)), "{line}\n{whole}");
+    }
+    std::fs::write(at.join("whole.toml"), whole).expect("written");
+    assert!(done(at, &["train", "whole.toml", "--dry-run"]).contains("6 steps"));
+    assert!(done(at, &["train", "--list"]).lines().any(|l| l.trim_start().starts_with("sentiment ")));
+}
+
+#[test]
+fn fine_tuning_is_taken_up_again_by_its_own_verb() {
+    let dir = place();
+    let at = dir.path();
+    done(at, &["train", "tiny.toml", "--quiet"]);
+    let start = ["finetune", "runs/tiny", "--task", "classify", "--data", "builtin:reviews", "--steps", "4", "--quiet"];
+    done(at, &[&start[..], &["--set", "data.examples=40", "--out", "ft"]].concat());
+    let (code, _, err) = qkv(at, &["finetune", "--resume", "--out", "ft"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("going on after step 4"), "{err}");
+    let (code, _, err) = qkv(at, &["finetune", "runs/tiny", "--resume", "--out", "ft"]);
+    assert!(code == 2 && err.contains("MODEL is what a run begins with"), "{err}");
+}
