@@ -108,7 +108,7 @@ fn fault_18_tables_with_quotes_and_without() {
     ");
     assert_snapshot!(File::new("a.csv", "text,lable\nfine,good\n").refused(Task::Classify), @r"
     a.csv:1: no column `label`; there are: text, lable
-    hint: did you mean `lable`? say --column label=lable
+    hint: say which is which; perhaps --column label=lable
     ");
     assert_snapshot!(File::new("a.csv", "text,label\n\"fine,good\nbad,bad\n").refused(Task::Classify), @r"
     a.csv:2: a quote opened in this row is never closed

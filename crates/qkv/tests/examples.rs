@@ -199,6 +199,14 @@ fn place() -> tempfile::TempDir {
         &format!(r#"{{"data":[{{"paragraphs":[{}]}}]}}"#, (0..40).map(qa).collect::<Vec<_>>().join(",")),
     );
     write("batch.json", r#"{"input_ids": [[5, 6, 7]], "attention_mask": [[1, 1, 1]]}"#);
+    // Of the size and the colours that the network reads: a folder is not brought to them.
+    for (class, light) in [("dark", 20), ("light", 200)] {
+        std::fs::create_dir_all(dir.join("pictures").join(class)).expect("a directory");
+        for i in 0..20 {
+            let picture = image::RgbImage::from_pixel(12, 12, image::Rgb([light, light + i, light]));
+            picture.save(dir.join(format!("pictures/{class}/{i}.png"))).expect("a picture");
+        }
+    }
     let row = vec![vec![0.5; 12]; 12];
     write("image.json", &serde_json::json!({"pixel_values": [[row, row, row]]}).to_string());
     write("test.conll", &conll);
@@ -317,7 +325,6 @@ fn every_example_of_the_help_runs() {
     made(dir, &["convert", "gpt2", "model.gguf"]);
     copy(&dir.join("model.gguf"), &dir.join("smollm2.gguf"));
     made(dir, &["finetune", "runs/bert", "--task", "classify", "--data", "reviews.csv", "--lora", "2", "--steps", "2"]);
-    made(dir, &["data", "make", "builtin:shapes", "--n", "40", "--out", "pictures"]);
     let vectors = |kind: &str, out: &str| {
         made(dir, &["vectors", "train", "--kind", kind, "--data", "builtin:senses", "--out", out, "--epochs", "1"])
     };

@@ -78,11 +78,12 @@ fn an_observer_is_told_what_happens_in_order() -> Result<()> {
             Event::Valid { .. } => "valid",
             Event::Samples { .. } => "samples",
             Event::Saved { .. } => "saved",
+            Event::Baseline(_) => "baseline",
             _ => "other",
         });
         Ok(())
     })?;
-    assert_eq!(seen, ["began", "step", "step", "step", "valid", "samples", "saved"]);
+    assert_eq!(seen, ["began", "step", "step", "step", "valid", "samples", "saved", "baseline"]);
     assert_eq!(run.model()?.task(), Some(Task::Classify));
     // An observer that fails ends the run with its own words.
     let other = recipe.out(run.dir().with_extension("two"));

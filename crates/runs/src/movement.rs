@@ -36,7 +36,7 @@ impl Movement {
         }
         let more = match adapters {
             true => "a higher rate (--lr), more layers (--targets q,k,v,out,up,down) or a higher rank",
-            false => "another rate (--lr), more steps, or a look at the labels: qkv data check",
+            false => "another rate (--lr), more steps, or a look at the labels: qkv data check FILE",
         };
         Some(format!(
             "warning: the loss did not move: {first:.4} in the first {} steps, {last:.4} in the last; the rate went up to {:.1e}. Try \

@@ -58,6 +58,10 @@ pub fn full(text: &str, recipe: &super::Recipe) -> Result<String> {
         let value = key.and_then(|key| values.get(&section)?.get(key));
         lines.push(match (key, value) {
             (Some(key), Some(value)) => {
+                let value = match value {
+                    toml::Value::Float(number) => shortest(*number),
+                    other => other.to_string(),
+                };
                 let said = format!("{key} = {value}");
                 format!("{said:<27} {}", comment_of(line).unwrap_or_default()).trim_end().to_string()
             }
@@ -65,6 +69,12 @@ pub fn full(text: &str, recipe: &super::Recipe) -> Result<String> {
         });
     }
     Ok(lines.join("\n") + "\n")
+}
+
+/// The fewest digits that are this number again: 0.9 that was kept in 32 bits is 0.9, not 0.8999999761581421.
+fn shortest(number: f64) -> String {
+    let short = number as f32;
+    if f64::from(short) == number { format!("{short:?}") } else { format!("{number:?}") }
 }
 
 /// The comment at the end of a line, outside of quotes.
