@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_side_has_its_share_of_each_label() {
-        let label = |i: usize| if i % 10 == 0 { "rare" } else { "common" };
+        let label = |i: usize| if i.is_multiple_of(10) { "rare" } else { "common" };
         let rows: Vec<Example> = (0..1000).map(|i| Example::labelled(format!("line {i}"), label(i))).collect();
         let sides = split(&rows, Split::default()).unwrap();
         let rare = |side: &[u32]| side.iter().filter(|i| **i % 10 == 0).count();

@@ -20,7 +20,7 @@ pub(crate) fn call(rule: usize) -> String {
 fn called(group: &Hir) -> Option<usize> {
     let HirKind::Repetition(repeat) = group.kind() else { return None };
     let is_mark = matches!(repeat.sub.kind(), HirKind::Literal(literal) if *literal.0 == *CALL.to_string().as_bytes());
-    (is_mark && repeat.max == Some(repeat.min)).then(|| repeat.min as usize).and_then(|n| n.checked_sub(2))
+    (is_mark && repeat.max == Some(repeat.min)).then_some(repeat.min as usize).and_then(|n| n.checked_sub(2))
 }
 
 /// The right side of a rule.

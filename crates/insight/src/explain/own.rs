@@ -259,11 +259,11 @@ fn check(topic: &str, v: &Values) -> Result<()> {
                 return wrong(what, "as in --set q=1,0/0,1 --set k=1,0/0,1 --set v=5/7");
             }
         }
-        "heads" if v.count("width") % v.count("heads") != 0 => {
+        "heads" if !v.count("width").is_multiple_of(v.count("heads")) => {
             let what = format!("{} does not divide by {} heads", v.count("width"), v.count("heads"));
             return wrong(what, "every head gets the same share of the width");
         }
-        "patches" if v.count("image") % v.count("patch") != 0 => {
+        "patches" if !v.count("image").is_multiple_of(v.count("patch")) => {
             let what = format!("{} pixels do not divide into patches of {}", v.count("image"), v.count("patch"));
             return wrong(what, "choose a patch that divides the picture");
         }

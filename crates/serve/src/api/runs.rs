@@ -85,7 +85,7 @@ fn curves(journal: &str) -> Value {
 fn thinned(points: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
     let every = points.len().div_ceil(POINTS).max(1);
     let last = points.len().saturating_sub(1);
-    points.into_iter().enumerate().filter(|(i, _)| (last - i) % every == 0).map(|(_, point)| point).collect()
+    points.into_iter().enumerate().filter(|(i, _)| (last - i).is_multiple_of(every)).map(|(_, point)| point).collect()
 }
 
 #[cfg(test)]
