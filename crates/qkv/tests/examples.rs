@@ -11,6 +11,7 @@ use std::time::Instant;
 /// Behind these beginnings stands what makes a run short. Nothing else is added to an example.
 const SHORTER: &[(&str, &[&str])] = &[
     ("qkv train --resume", &[]),
+    ("qkv finetune --resume", &[]),
     ("qkv train --list", &[]),
     ("qkv train gpt --print-recipe", &[]),
     ("qkv train", TINY),
@@ -49,6 +50,7 @@ const MODELS: &[(&str, &str)] = &[
     ("qkv logits MODEL --inputs image", "vit"),
     ("qkv embed", "bert"),
     ("qkv fill", "bert"),
+    ("qkv classify GPT", "gpt2"),
     ("qkv classify", "bert-classify"),
     ("qkv tag", "bert-tag"),
     ("qkv answer", "bert-answer"),
@@ -70,6 +72,9 @@ const SMALLER: &[(&str, &str)] = &[
     ("--layer 3 --head 5", "--layer 1 --head 1"),
     ("--layer 2 --head 1", "--layer 1 --head 1"),
     ("TEXT --view gradients", "'a longer TEXT' --view gradients"),
+    ("--budget '300 steps' --seeds 3", "--budget '2 steps' --seeds 1"),
+    ("--budget 2m", "--budget '2 steps'"),
+    ("--budget 5m", "--budget '2 steps'"),
     ("--clients 1,4,16", "--clients 1,2"),
 ];
 
@@ -177,9 +182,13 @@ fn place() -> tempfile::TempDir {
         .map(|i| format!("film number {i} was {},{}\n", ["good", "bad"][i % 2], ["pos", "neg"][i % 2]))
         .collect();
     write("reviews.csv", &format!("text,label\n{reviews}"));
-    write("train.csv", &format!("text,stars\n{reviews}"));
+    let twice: String =
+        reviews.lines().map(|l| format!("{l},{}\n", l.rsplit(',').next().unwrap_or_default())).collect();
+    write("train.csv", &format!("text,label,stars\n{twice}"));
+    std::fs::create_dir(dir.join("reviews")).expect("a directory");
+    write("reviews/a.csv", &format!("text,label\n{reviews}"));
     for name in ["valid.csv", "test.csv"] {
-        write(name, "text,stars\na good day,pos\na bad night,neg\n");
+        write(name, "text,label,stars\na good day,pos,pos\na bad night,neg,neg\n");
     }
     let tabs = reviews.replace(',', "\t");
     write("reviews.tsv", &format!("text\tlabel\n{tabs}"));
@@ -226,9 +235,13 @@ fn run(line: &str, from: &Path) -> Result<(), String> {
     copy(from, &dir);
     let mut said = line.to_string();
     let model = MODELS.iter().find(|(start, _)| line.starts_with(start)).map_or("gpt2", |(_, model)| model);
-    for (word, stands) in
-        [(" MODEL", model), (" VIT", model), (" DIR", model), ("--model M ", &format!("--model {model} "))]
-    {
+    for (word, stands) in [
+        (" MODEL", model),
+        (" VIT", model),
+        (" GPT", model),
+        (" DIR", model),
+        ("--model M ", &format!("--model {model} ")),
+    ] {
         said = said.replace(word, &if word.ends_with(' ') { stands.to_string() } else { format!(" {stands}") });
     }
     SMALLER.iter().for_each(|(word, stands)| said = said.replace(word, stands));
@@ -243,7 +256,7 @@ fn run(line: &str, from: &Path) -> Result<(), String> {
     if let Some(out) = words.iter().position(|w| *w == "--out").filter(|_| !line.contains("--resume")) {
         words.get(out + 1).into_iter().for_each(|path| remove(path.trim_end_matches('/')));
     }
-    if line.starts_with("qkv finetune") {
+    if line.starts_with("qkv finetune") && !line.contains("--resume") {
         std::fs::read_dir(dir.join("runs")).expect("runs").flatten().map(|e| e.file_name()).for_each(|name| {
             let name = name.to_string_lossy();
             if name.starts_with("finetune") {
@@ -312,6 +325,7 @@ fn every_example_of_the_help_runs() {
     train("sentiment", "sentiment", &["--data", "reviews.csv"]);
     for (from, to) in [
         ("runs/gpt", "runs/tale"),
+        ("runs/typos", "runs/reverse"),
         ("runs/translate", "runs/de-en"),
         ("runs/sentiment", "A"),
         ("runs/sentiment", "B"),

@@ -128,6 +128,8 @@ impl Observer for Show {
         match event {
             _ if self.telling == Telling::Quiet && !matches!(event, Event::Skipped { .. }) => {}
             Event::Began(beginning) => {
+                // One show may tell of several runs, one after the other: each begins with nothing behind it.
+                *self = Self::telling(self.telling);
                 self.every = beginning.log.max(1);
                 beginning.lines().iter().for_each(|line| self.line(line));
             }
