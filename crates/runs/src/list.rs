@@ -145,7 +145,7 @@ mod tests {
         assert_eq!((all.len(), one.score, one.step, one.steps, two.score), (2, Some(93.5), 7, 9, None));
         assert_eq!((one.task.as_str(), one.data.as_str()), ("classify", "builtin:reviews"));
         assert!(one.bytes > 100);
-        assert!(find(dir, "won").unwrap_err().hint.contains("`one`"));
+        assert!(find(dir, "onee").unwrap_err().hint.contains("`one`"));
         assert!(rename(dir, "one", "../out").is_err() && rename(dir, "one", "two").is_err());
         rename(dir, "runs/one", "best").unwrap();
         let lock = RunDir::open(&dir.join("best"), Expect::Run).unwrap();
