@@ -99,6 +99,21 @@ pub fn apply<F: Fused<N>, const N: usize>(
     Ok(DispatchTensor { kind, autodiff: context })
 }
 
+/// Runs `f` on CPU tensors outside of any graph: an operation that has no backward. The inputs are given back where that is not
+/// what they are (a gradient may be asked for, another backend or data type, or inside [`plain`]): then the caller runs the twin.
+pub(crate) fn answer(
+    inputs: Vec<Option<DispatchTensor>>,
+    f: impl FnOnce(Vec<Option<FlexTensor>>) -> FlexTensor,
+) -> Result<DispatchTensor, Vec<Option<DispatchTensor>>> {
+    let tracked = |t: &DispatchTensor| t.autodiff != DispatchAutodiffContext::Disabled;
+    if is_plain() || !inputs.iter().flatten().all(served) || inputs.iter().flatten().any(tracked) {
+        return Err(inputs);
+    }
+    let output = f(inputs.into_iter().map(|t| t.map(|t| contiguous(unwrap(t).0))).collect());
+    let kind = DispatchTensorKind::Flex(BackendTensor::Float(output));
+    Ok(DispatchTensor { kind, autodiff: DispatchAutodiffContext::Disabled })
+}
+
 type Tracked = FloatTensor<Autodiff<Flex>>;
 type Node = burn::backend::autodiff::ops::NodeGuard;
 

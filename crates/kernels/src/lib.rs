@@ -26,6 +26,7 @@ pub mod simd;
 mod skinny;
 pub mod softmax;
 pub mod threads;
+pub mod weight;
 
 pub use activation::{Activation, activate};
 pub use adamw::{AdamW, adamw};
@@ -43,6 +44,7 @@ pub use recurrent_layer::{RecurrentCell, recurrent_layer};
 pub use rms_norm::rms_norm;
 pub use rope::{Pairing, Positions, RopeTable, rope};
 pub use softmax::softmax;
+pub use weight::{Float, PackedProjection, Quants, Weight, packed_embedding, packed_linear};
 
 /// Every kernel: the one list that the parity tests, the gradient checks and the benchmarks walk.
 pub const ALL: &[registry::Op] = &[

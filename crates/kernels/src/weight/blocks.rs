@@ -1,0 +1,649 @@
+//! Weights in groups that share a scale: `w = s·(q − z)` or `w = s·q + m`, with q of four or eight bits, s and m for each 16 or
+//! 32 numbers of a row. That is what int8, int4 and all of GGUF's kinds come to, so that one product serves them all, and a
+//! file is repacked but never rounded again.
+//!
+//! Layout "R16": 16 rows stand together. A block of 32 steps of k is eight lines of 64 bytes for q of eight bits; line i holds
+//! steps 4i .. 4i + 3 of all 16 rows, four bytes a row: a whole vector meets four numbers of x that are the same for every row,
+//! and nothing is ever shuffled. With four bits it is four lines: steps 0 .. 15 in the low halves of the bytes, 16 .. 31 in the
+//! high ones.
+//!
+//! The product is made of whole numbers. x becomes q too, by token and in groups of 32: `x ≈ t·q`, |q| ≤ 127, `t = max|x|/127`,
+//! halves to even. Then for each group
+//!
+//! `y += (s·t)·(Σ q_w·q_x − z·Σ q_x)  [+ m·(t·Σ q_x)]`
+//!
+//! where the sums in brackets are exact. Each output has one sum in f32, which begins at 0 and takes the groups in order, each by
+//! a fused multiply-add; the bias comes last. So the bits of an output depend on nothing but its row of W and its row of x: not on
+//! other rows, not on threads, **not on the level** of vector instructions.
+
+use super::{Line, Outputs, Quants, lines};
+use crate::simd::Level;
+use half::f16;
+use rayon::prelude::*;
+
+/// Rows of W that stand together.
+const OUTS: usize = 16;
+/// Steps of k in a block.
+pub(super) const BLOCK: usize = 32;
+/// The most rows of x in a tile.
+const ROWS: usize = 8;
+/// Below this many multiplications a product stays on its thread.
+const SERIAL: usize = 1 << 17;
+
+/// Scales (or minima): as small as they can be without rounding.
+#[derive(Clone, Debug)]
+enum Scales {
+    F16(Vec<u16>),
+    F32(Vec<f32>),
+}
+
+impl Scales {
+    fn of(values: Vec<f32>) -> Self {
+        let halves = values.iter().map(|v| f16::from_f32(*v));
+        match halves.clone().zip(&values).all(|(half, v)| half.to_f32().to_bits() == v.to_bits()) {
+            true => Self::F16(halves.map(f16::to_bits).collect()),
+            false => Self::F32(values),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F16(all) => 2 * all.len(),
+            Self::F32(all) => 4 * all.len(),
+        }
+    }
+
+    fn get(&self, at: usize) -> f32 {
+        match self {
+            Self::F16(all) => f16::from_bits(all[at]).to_f32(),
+            Self::F32(all) => all[at],
+        }
+    }
+
+    fn sixteen(&self, at: usize) -> [f32; OUTS] {
+        std::array::from_fn(|o| self.get(at + o))
+    }
+}
+
+/// A packed matrix `[n, k]`.
+#[derive(Clone, Debug)]
+pub(super) struct Blocks {
+    n: usize,
+    k: usize,
+    bits: Bits,
+    /// 16 or 32
+    group: usize,
+    /// z
+    zero: i32,
+    /// by sixteens of rows, then by blocks of k
+    quants: Vec<Line>,
+    /// `[n/16, k/group, 16]`
+    scales: Scales,
+    mins: Option<Scales>,
+}
+
+/// How many bits, and how far they reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bits {
+    Four,
+    /// below 64, so that two products with a byte of x fit in 16 bits
+    Six,
+    /// all 256, counted from 128
+    Eight,
+}
+
+impl Bits {
+    /// Lines of a block.
+    fn lines(self) -> usize {
+        if self == Self::Four { 4 } else { 8 }
+    }
+}
+
+impl Blocks {
+    /// Packs; what cannot be is told.
+    pub(super) fn pack(from: Quants) -> Result<Self, String> {
+        let Quants { rows: n, width: k, group, zero, quants, scales, mins } = from;
+        if !k.is_multiple_of(BLOCK) || k == 0 {
+            return Err(format!("rows of {k} numbers are not whole blocks of {BLOCK}"));
+        }
+        if group != 16 && group != 32 {
+            return Err(format!("groups of {group} numbers, where 16 and 32 are known"));
+        }
+        let groups = k / group;
+        let fits = |len: usize| len == n * groups;
+        if quants.len() != n * k || !fits(scales.len()) || mins.as_ref().is_some_and(|m| !fits(m.len())) {
+            return Err(format!("{} numbers and {} scales for [{n}, {k}]", quants.len(), scales.len()));
+        }
+        if let Some(at) = scales.iter().chain(mins.iter().flatten()).position(|s| !s.is_finite()) {
+            return Err(format!("scale {at} is no number"));
+        }
+        let most = quants.par_iter().copied().max().unwrap_or(0);
+        let bits = match most {
+            0..=15 => Bits::Four,
+            16..=63 => Bits::Six,
+            _ if zero == 128 => Bits::Eight,
+            _ => return Err(format!("a number of {most} that is not counted from 128")),
+        };
+        let (sixteens, blocks) = (n.div_ceil(OUTS), k / BLOCK);
+        let size = blocks * bits.lines() * 64;
+        let mut packed = lines(sixteens * size);
+        super::bytes_mut(&mut packed).par_chunks_mut(size).enumerate().for_each(|(s, out)| {
+            for (o, row) in quants.chunks_exact(k).skip(s * OUTS).take(OUTS).enumerate() {
+                for (block, out) in row.chunks_exact(BLOCK).zip(out.chunks_exact_mut(bits.lines() * 64)) {
+                    for (p, q) in block.iter().enumerate() {
+                        match bits {
+                            Bits::Four => out[p % 16 / 4 * 64 + o * 4 + p % 4] |= q << (p / 16 * 4),
+                            _ => out[p / 4 * 64 + o * 4 + p % 4] = *q,
+                        }
+                    }
+                }
+            }
+        });
+        // Rows behind the last have a scale of 0.
+        let turned = |values: Vec<f32>| {
+            let mut all = vec![0.0; sixteens * groups * OUTS];
+            for (i, row) in values.chunks_exact(groups).enumerate() {
+                let at = i / OUTS * groups * OUTS + i % OUTS;
+                row.iter().enumerate().for_each(|(g, value)| all[at + g * OUTS] = *value);
+            }
+            Scales::of(all)
+        };
+        Ok(Self { n, k, bits, group, zero, quants: packed, scales: turned(scales), mins: mins.map(turned) })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.quants.as_slice()) + self.scales.bytes() + self.mins.as_ref().map_or(0, Scales::bytes)
+    }
+
+    /// Bits of a number, scales left out.
+    pub(super) fn bits(&self) -> usize {
+        if self.bits == Bits::Four { 4 } else { 8 }
+    }
+
+    /// Row `row` as f32: `s·(q − z)`, and m added where there is one.
+    pub(super) fn row(&self, row: usize, out: &mut [f32]) {
+        let (s, o) = (row / OUTS, row % OUTS);
+        let size = self.k / BLOCK * self.bits.lines() * 64;
+        let quants = &super::bytes(&self.quants)[s * size..][..size];
+        for (p, out) in out.iter_mut().enumerate() {
+            let (block, at) = (p / BLOCK * self.bits.lines() * 64, p % BLOCK);
+            let q = match self.bits {
+                Bits::Four => quants[block + at % 16 / 4 * 64 + o * 4 + at % 4] >> (at / 16 * 4) & 15,
+                _ => quants[block + at / 4 * 64 + o * 4 + at % 4],
+            };
+            let scale = (s * (self.k / self.group) + p / self.group) * OUTS + o;
+            *out = self.scales.get(scale) * (i32::from(q) - self.zero) as f32;
+            if let Some(mins) = &self.mins {
+                *out += mins.get(scale);
+            }
+        }
+    }
+
+    /// `y ← x·Wᵀ + bias` for all rows of x.
+    pub(super) fn product(&self, x: &Activations, bias: Option<&[f32]>, y: Outputs) {
+        assert!(x.k == self.k && x.group == self.group, "x was made for another weight");
+        let lines = self.k / BLOCK * self.bits.lines();
+        let sixteen = |s: usize| {
+            let part = Part { blocks: self, quants: &self.quants[s * lines..(s + 1) * lines], first: s * (self.k / self.group) * OUTS };
+            let here = OUTS.min(self.n - s * OUTS);
+            let bias = bias.map(|bias| &bias[s * OUTS..s * OUTS + here]);
+            let mut i = 0;
+            while i < x.rows {
+                let mut sums = [[0.0; OUTS]; ROWS];
+                let rows = tile(part, x, i, &mut sums);
+                for (r, sums) in sums.iter_mut().take(rows).enumerate() {
+                    if let Some(bias) = bias {
+                        sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
+                    }
+                    // SAFETY: sixteens do not share outputs, and each is computed by one thread.
+                    unsafe { y.at(i + r, s * OUTS, here) }.copy_from_slice(&sums[..here]);
+                }
+                i += rows;
+            }
+        };
+        let sixteens = self.n.div_ceil(OUTS);
+        if x.rows * self.n * self.k >= SERIAL && rayon::current_num_threads() > 1 {
+            // About 32 shares: enough to even out cores that do not run at one speed.
+            let share = sixteens.div_ceil(32).max(1);
+            (0..sixteens.div_ceil(share)).into_par_iter().with_max_len(1).for_each(|i| {
+                (i * share..sixteens.min((i + 1) * share)).for_each(&sixteen);
+            });
+        } else {
+            (0..sixteens).for_each(sixteen);
+        }
+    }
+
+    /// The groups that x must be summed by.
+    pub(super) fn group(&self) -> usize {
+        self.group
+    }
+}
+
+/// Rows of x as whole numbers, `x ≈ t·q`.
+#[derive(Clone, Debug)]
+pub(super) struct Activations {
+    rows: usize,
+    k: usize,
+    group: usize,
+    /// `[rows, k]`
+    quants: Vec<i8>,
+    /// t, `[rows, k/32]`; NaN where a number of the group is not finite, so that it shows in what comes out
+    scales: Vec<f32>,
+    /// Σ q by groups of W, `[rows, k/group]`
+    sums: Vec<i32>,
+}
+
+impl Activations {
+    /// Rounds x, `[rows, k]`.
+    pub(super) fn of(x: &[f32], k: usize, group: usize) -> Self {
+        let rows = x.len() / k.max(1);
+        let mut quants = vec![0i8; x.len()];
+        let mut scales = vec![0.0f32; x.len() / BLOCK];
+        let mut sums = vec![0i32; x.len() / group];
+        let each = |((x, q), (t, sums)): ((&[f32], &mut [i8]), (&mut f32, &mut [i32]))| {
+            *t = round(x, q);
+            for (sum, q) in sums.iter_mut().zip(q.chunks_exact(group)) {
+                *sum = q.iter().map(|q| i32::from(*q)).sum();
+            }
+        };
+        let per = BLOCK / group;
+        if x.len() < crate::threads::SERIAL {
+            let parts = scales.iter_mut().zip(sums.chunks_exact_mut(per));
+            x.chunks_exact(BLOCK).zip(quants.chunks_exact_mut(BLOCK)).zip(parts).for_each(each);
+        } else {
+            let parts = scales.par_iter_mut().zip(sums.par_chunks_exact_mut(per));
+            let all = x.par_chunks_exact(BLOCK).zip(quants.par_chunks_exact_mut(BLOCK)).zip(parts);
+            all.with_min_len(256).for_each(each);
+        }
+        Self { rows, k, group, quants, scales, sums }
+    }
+}
+
+/// One group of 32: q, and t.
+fn round(x: &[f32], q: &mut [i8]) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    match Level::current() {
+        // SAFETY: the level in force has AVX2; both slices are 32 long, as `chunks_exact` made them.
+        Level::Avx512 | Level::Avx2 => return unsafe { x86::round(x, q) },
+        _ => (),
+    }
+    plain_round(x, q)
+}
+
+/// The twin of [`x86::round`].
+fn plain_round(x: &[f32], q: &mut [i8]) -> f32 {
+    let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    if !most.is_finite() || x.iter().any(|x| x.is_nan()) {
+        q.fill(0);
+        return f32::NAN;
+    }
+    let scale = most / 127.0;
+    // The inverse of a scale that is next to nothing would be infinite: such a group counts as 0.
+    let inverse = if scale >= f32::MIN_POSITIVE { 127.0 / most } else { 0.0 };
+    x.iter().zip(q).for_each(|(x, q)| *q = (x * inverse).round_ties_even() as i8);
+    if inverse == 0.0 { 0.0 } else { scale }
+}
+
+/// Sixteen rows of W.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    blocks: &'a Blocks,
+    quants: &'a [Line],
+    /// where their scales begin
+    first: usize,
+}
+
+/// The sums of some rows of x from `i` on; how many rows that were.
+fn tile(part: Part, x: &Activations, i: usize, sums: &mut [[f32; OUTS]; ROWS]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    match Level::current() {
+        Level::Avx512 if x86::has_vnni() => {
+            let rows = [8, 4, 2, 1].into_iter().find(|r| i + r <= x.rows).unwrap_or(1);
+            // SAFETY: the machine has AVX-512 with VNNI; rows i .. i + rows are rows of x.
+            unsafe { x86::avx512(part, x, i, rows, sums) };
+            return rows;
+        }
+        Level::Avx512 | Level::Avx2 => {
+            let rows = [2, 1].into_iter().find(|r| i + r <= x.rows).unwrap_or(1);
+            // SAFETY: the machine has AVX2 and FMA; rows i .. i + rows are rows of x.
+            unsafe { x86::avx2(part, x, i, rows, sums) };
+            return rows;
+        }
+        _ => (),
+    }
+    plain_tile(part, x, i, sums);
+    1
+}
+
+/// The twin, one row: the formula as it stands at the head of the file.
+fn plain_tile(part: Part, x: &Activations, i: usize, sums: &mut [[f32; OUTS]; ROWS]) {
+    let (b, k) = (part.blocks, x.k);
+    let (groups, lines) = (k / b.group, b.bits.lines());
+    for g in 0..groups {
+        let scale = x.scales[(i * k + g * b.group) / BLOCK];
+        let total = x.sums[i * groups + g];
+        let (weight_scales, mins) =
+            (b.scales.sixteen(part.first + g * OUTS), b.mins.as_ref().map(|m| m.sixteen(part.first + g * OUTS)));
+        for o in 0..OUTS {
+            let mut dot = -b.zero * total;
+            for p in g * b.group..(g + 1) * b.group {
+                let (block, at) = (p / BLOCK * lines, p % BLOCK);
+                let q = match b.bits {
+                    Bits::Four => part.quants[block + at % 16 / 4].0[o * 4 + at % 4] >> (at / 16 * 4) & 15,
+                    _ => part.quants[block + at / 4].0[o * 4 + at % 4],
+                };
+                dot += i32::from(q) * i32::from(x.quants[i * k + p]);
+            }
+            let sum = &mut sums[0][o];
+            *sum = (dot as f32).mul_add(weight_scales[o] * scale, *sum);
+            if let Some(mins) = &mins {
+                *sum = mins[o].mul_add(scale * total as f32, *sum);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Activations, BLOCK, Bits, OUTS, Part, ROWS, Scales};
+    use std::arch::x86_64::*;
+
+    /// Whether bytes can be multiplied and summed in one instruction.
+    pub(super) fn has_vnni() -> bool {
+        std::arch::is_x86_feature_detected!("avx512vnni")
+    }
+
+    /// # Safety
+    /// The machine has AVX2; both slices are 32 long.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn round(x: &[f32], q: &mut [i8]) -> f32 {
+        debug_assert!(x.len() == BLOCK && q.len() == BLOCK);
+        // SAFETY: 32 numbers are read and 32 bytes written.
+        unsafe {
+            let sign = _mm256_set1_ps(-0.0);
+            let v: [__m256; 4] = [
+                _mm256_loadu_ps(x.as_ptr()),
+                _mm256_loadu_ps(x.as_ptr().add(8)),
+                _mm256_loadu_ps(x.as_ptr().add(16)),
+                _mm256_loadu_ps(x.as_ptr().add(24)),
+            ];
+            let size = |v| _mm256_andnot_ps(sign, v);
+            let most = _mm256_max_ps(
+                _mm256_max_ps(size(v[0]), size(v[1])),
+                _mm256_max_ps(size(v[2]), size(v[3])),
+            );
+            // x − x is 0 for what is finite, and NaN for the rest.
+            let mut off = _mm256_sub_ps(v[0], v[0]);
+            for v in &v[1..] {
+                off = _mm256_add_ps(off, _mm256_sub_ps(*v, *v));
+            }
+            if _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(off, off)) != 0 {
+                q.fill(0);
+                return f32::NAN;
+            }
+            let most = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps::<1>(most));
+            let most = _mm_max_ps(most, _mm_movehl_ps(most, most));
+            let most = _mm_cvtss_f32(_mm_max_ss(most, _mm_shuffle_ps::<1>(most, most)));
+            let scale = most / 127.0;
+            let inverse = if scale >= f32::MIN_POSITIVE { 127.0 / most } else { 0.0 };
+            let by = _mm256_set1_ps(inverse);
+            // The conversion rounds halves to even; packing keeps the numbers, which are within ±127, and mixes the lanes.
+            let whole = |v| _mm256_cvtps_epi32(_mm256_mul_ps(v, by));
+            let low = _mm256_packs_epi32(whole(v[0]), whole(v[1]));
+            let high = _mm256_packs_epi32(whole(v[2]), whole(v[3]));
+            let mixed = _mm256_packs_epi16(low, high);
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            _mm256_storeu_si256(q.as_mut_ptr().cast(), _mm256_permutevar8x32_epi32(mixed, order));
+            if inverse == 0.0 { 0.0 } else { scale }
+        }
+    }
+
+    macro_rules! by_kind {
+        ($tile:ident, $part:ident, $x:ident, $i:ident, $sums:ident, $rows:literal) => {
+            match ($part.blocks.bits, $part.blocks.group) {
+                (Bits::Four, 32) => $tile::<$rows, 4, 32>($part, $x, $i, $sums),
+                (Bits::Four, _) => $tile::<$rows, 4, 16>($part, $x, $i, $sums),
+                (Bits::Six, 32) => $tile::<$rows, 6, 32>($part, $x, $i, $sums),
+                (Bits::Six, _) => $tile::<$rows, 6, 16>($part, $x, $i, $sums),
+                (Bits::Eight, 32) => $tile::<$rows, 8, 32>($part, $x, $i, $sums),
+                (Bits::Eight, _) => $tile::<$rows, 8, 16>($part, $x, $i, $sums),
+            }
+        };
+    }
+
+    /// # Safety
+    /// The machine has AVX-512 (F, BW, DQ, VL, VNNI); `i + rows` is at most the rows of x, `rows` is 1, 2, 4 or 8; x and the
+    /// weight are of one k.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    pub(super) unsafe fn avx512(part: Part, x: &Activations, i: usize, rows: usize, sums: &mut [[f32; OUTS]; ROWS]) {
+        // SAFETY: handed on.
+        unsafe {
+            match rows {
+                8 => by_kind!(tile512, part, x, i, sums, 8),
+                4 => by_kind!(tile512, part, x, i, sums, 4),
+                2 => by_kind!(tile512, part, x, i, sums, 2),
+                _ => by_kind!(tile512, part, x, i, sums, 1),
+            }
+        }
+    }
+
+    /// Sixteen scales, from number `at` on.
+    ///
+    /// # Safety
+    /// The machine has AVX-512; `at + 16` is at most their number.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn scales512(scales: &Scales, at: usize) -> __m512 {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match scales {
+                Scales::F16(all) => _mm512_cvtph_ps(_mm256_loadu_si256(all.as_ptr().add(at).cast())),
+                Scales::F32(all) => _mm512_loadu_ps(all.as_ptr().add(at)),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As `avx512`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn tile512<const R: usize, const BITS: usize, const GROUP: usize>(
+        part: Part,
+        x: &Activations,
+        i: usize,
+        sums: &mut [[f32; OUTS]; ROWS],
+    ) {
+        let (b, k) = (part.blocks, x.k);
+        let (lines, groups) = (if BITS == 4 { 4 } else { 8 }, k / GROUP);
+        let low = _mm512_set1_epi8(15);
+        // SAFETY: block c reads lines c·lines .. (c + 1)·lines of the part, bytes 32c .. 32c + 32 of rows i .. i + R of x, and
+        // the groups of that block: all there for c < k/32, since part and x are of one k.
+        unsafe {
+            let mut acc = [_mm512_setzero_ps(); R];
+            let mut at = part.quants.as_ptr().cast::<u8>();
+            let x_at = x.quants.as_ptr().add(i * k);
+            for c in 0..k / BLOCK {
+                if R <= 2 {
+                    // One row alone waits for memory: ask ahead.
+                    for line in 0..lines {
+                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add((4 * lines + line) * 64).cast());
+                    }
+                }
+                let per = BLOCK / GROUP;
+                for g in 0..per {
+                    let group = c * per + g;
+                    let mut dots = [_mm512_setzero_si512(); R];
+                    for r in 0..R {
+                        let total = *x.sums.as_ptr().add((i + r) * groups + group);
+                        dots[r] = _mm512_set1_epi32(-b.zero * total);
+                    }
+                    for quad in g * GROUP / 4..(g + 1) * GROUP / 4 {
+                        let w = match BITS {
+                            4 => {
+                                let both = _mm512_loadu_si512(at.add(quad % 4 * 64).cast());
+                                let half = if quad < 4 { both } else { _mm512_srli_epi16::<4>(both) };
+                                _mm512_and_si512(half, low)
+                            }
+                            _ => _mm512_loadu_si512(at.add(quad * 64).cast()),
+                        };
+                        for r in 0..R {
+                            let four = x_at.add(r * k + c * BLOCK + quad * 4).cast::<i32>().read_unaligned();
+                            dots[r] = _mm512_dpbusd_epi32(dots[r], w, _mm512_set1_epi32(four));
+                        }
+                    }
+                    let first = part.first + group * OUTS;
+                    let scale = scales512(&b.scales, first);
+                    for r in 0..R {
+                        let t = _mm512_set1_ps(*x.scales.as_ptr().add(((i + r) * k) / BLOCK + c));
+                        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r]), _mm512_mul_ps(scale, t), acc[r]);
+                    }
+                    if let Some(mins) = &b.mins {
+                        let min = scales512(mins, first);
+                        for r in 0..R {
+                            let t = *x.scales.as_ptr().add(((i + r) * k) / BLOCK + c);
+                            let total = *x.sums.as_ptr().add((i + r) * groups + group);
+                            acc[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(t * total as f32), acc[r]);
+                        }
+                    }
+                }
+                at = at.add(lines * 64);
+            }
+            for r in 0..R {
+                _mm512_storeu_ps(sums[r].as_mut_ptr(), acc[r]);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The machine has AVX2, FMA and F16C; `i + rows` is at most the rows of x, `rows` is 1 or 2; x and the weight are of one k.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) unsafe fn avx2(part: Part, x: &Activations, i: usize, rows: usize, sums: &mut [[f32; OUTS]; ROWS]) {
+        // SAFETY: handed on.
+        unsafe {
+            match rows {
+                2 => by_kind!(tile256, part, x, i, sums, 2),
+                _ => by_kind!(tile256, part, x, i, sums, 1),
+            }
+        }
+    }
+
+    /// Eight scales, from number `at` on.
+    ///
+    /// # Safety
+    /// The machine has AVX2 and F16C; `at + 8` is at most their number.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn scales256(scales: &Scales, at: usize) -> __m256 {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match scales {
+                Scales::F16(all) => _mm256_cvtph_ps(_mm_loadu_si128(all.as_ptr().add(at).cast())),
+                Scales::F32(all) => _mm256_loadu_ps(all.as_ptr().add(at)),
+            }
+        }
+    }
+
+    /// Two vectors of eight rows of W. Bytes are multiplied in pairs into 16 bits, which must not overflow:
+    /// four bits: 2·15·127 a pair, and eight pairs still fit (30,480), so that a group is widened once;
+    /// six bits: 2·63·127 = 16,002, widened at once;
+    /// eight bits: w − 128 by size and sign, 2·128·127 = 32,512, widened at once.
+    ///
+    /// # Safety
+    /// As `avx2`.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn tile256<const R: usize, const BITS: usize, const GROUP: usize>(
+        part: Part,
+        x: &Activations,
+        i: usize,
+        sums: &mut [[f32; OUTS]; ROWS],
+    ) {
+        let (b, k) = (part.blocks, x.k);
+        let (lines, groups) = (if BITS == 4 { 4 } else { 8 }, k / GROUP);
+        // What is subtracted already is not subtracted again.
+        let zero = if BITS == 8 { 0 } else { b.zero };
+        let low = _mm256_set1_epi8(15);
+        let ones = _mm256_set1_epi16(1);
+        let high_bit = _mm256_set1_epi8(-128);
+        // SAFETY: as in `tile512`.
+        unsafe {
+            let mut acc = [[_mm256_setzero_ps(); 2]; R];
+            let mut at = part.quants.as_ptr().cast::<u8>();
+            let x_at = x.quants.as_ptr().add(i * k);
+            for c in 0..k / BLOCK {
+                if R == 1 {
+                    for line in 0..lines {
+                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add((4 * lines + line) * 64).cast());
+                    }
+                }
+                let per = BLOCK / GROUP;
+                for g in 0..per {
+                    let group = c * per + g;
+                    let mut pairs = [[_mm256_setzero_si256(); 2]; R];
+                    let mut dots = [[_mm256_setzero_si256(); 2]; R];
+                    for r in 0..R {
+                        let total = *x.sums.as_ptr().add((i + r) * groups + group);
+                        dots[r] = [_mm256_set1_epi32(-zero * total); 2];
+                    }
+                    for quad in g * GROUP / 4..(g + 1) * GROUP / 4 {
+                        let mut four = [_mm256_setzero_si256(); R];
+                        for r in 0..R {
+                            let x = x_at.add(r * k + c * BLOCK + quad * 4).cast::<i32>().read_unaligned();
+                            four[r] = _mm256_set1_epi32(x);
+                        }
+                        for h in 0..2 {
+                            let line = if BITS == 4 { quad % 4 } else { quad };
+                            let both = _mm256_loadu_si256(at.add(line * 64 + h * 32).cast());
+                            if BITS == 8 {
+                                let w = _mm256_xor_si256(both, high_bit);
+                                let size = _mm256_abs_epi8(w);
+                                for r in 0..R {
+                                    let pair = _mm256_maddubs_epi16(size, _mm256_sign_epi8(four[r], w));
+                                    dots[r][h] = _mm256_add_epi32(dots[r][h], _mm256_madd_epi16(pair, ones));
+                                }
+                            } else if BITS == 6 {
+                                for r in 0..R {
+                                    let pair = _mm256_maddubs_epi16(both, four[r]);
+                                    dots[r][h] = _mm256_add_epi32(dots[r][h], _mm256_madd_epi16(pair, ones));
+                                }
+                            } else {
+                                let half = if quad < 4 { both } else { _mm256_srli_epi16::<4>(both) };
+                                let w = _mm256_and_si256(half, low);
+                                for r in 0..R {
+                                    pairs[r][h] = _mm256_add_epi16(pairs[r][h], _mm256_maddubs_epi16(w, four[r]));
+                                }
+                            }
+                        }
+                    }
+                    let first = part.first + group * OUTS;
+                    for h in 0..2 {
+                        let scale = scales256(&b.scales, first + 8 * h);
+                        for r in 0..R {
+                            let mut dot = dots[r][h];
+                            if BITS == 4 {
+                                dot = _mm256_add_epi32(dot, _mm256_madd_epi16(pairs[r][h], ones));
+                            }
+                            let t = _mm256_set1_ps(*x.scales.as_ptr().add(((i + r) * k) / BLOCK + c));
+                            acc[r][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale, t), acc[r][h]);
+                        }
+                        if let Some(mins) = &b.mins {
+                            let min = scales256(mins, first + 8 * h);
+                            for r in 0..R {
+                                let t = *x.scales.as_ptr().add(((i + r) * k) / BLOCK + c);
+                                let total = *x.sums.as_ptr().add((i + r) * groups + group);
+                                acc[r][h] = _mm256_fmadd_ps(min, _mm256_set1_ps(t * total as f32), acc[r][h]);
+                            }
+                        }
+                    }
+                }
+                at = at.add(lines * 64);
+            }
+            for r in 0..R {
+                for h in 0..2 {
+                    _mm256_storeu_ps(sums[r].as_mut_ptr().add(8 * h), acc[r][h]);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
