@@ -8,6 +8,7 @@ pub mod format;
 pub mod memory;
 mod names;
 mod plain_text;
+mod quants;
 pub mod random;
 mod task;
 
@@ -15,5 +16,6 @@ pub use error::{Error, Kind, Result};
 pub use file::{MOST_TEXT, must_be_free, read_file, read_text};
 pub use names::nearest;
 pub use plain_text::{BOM, escape_html, printable, without_bom};
+pub use quants::Quants;
 pub use random::Key;
 pub use task::Task;

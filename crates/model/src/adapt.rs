@@ -98,7 +98,7 @@ impl Transformer {
     }
 
     /// Every linear layer with its path, in order.
-    fn linears(&mut self) -> Vec<(String, &mut Linear)> {
+    pub(crate) fn linears(&mut self) -> Vec<(String, &mut Linear)> {
         let patches = self.patches.iter_mut().map(|p| ("patches.embed.project".to_string(), &mut p.embed.project));
         let encoder = self.encoder.iter_mut().flat_map(|s| of_stack("encoder", s));
         let decoder = self.decoder.iter_mut().flat_map(|s| of_stack("decoder", s));

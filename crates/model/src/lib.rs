@@ -10,6 +10,7 @@ pub mod heads;
 mod init_scheme;
 pub mod outputs;
 pub mod patches;
+pub mod precision;
 pub mod presets;
 pub mod pretrained;
 mod recompute;
@@ -20,6 +21,7 @@ pub mod tokens;
 pub mod transformer;
 mod validate;
 
+pub use precision::Precision;
 pub use pretrained::Pretrained;
 pub use qkv_base::{Error, Result};
 pub use spec::Spec;

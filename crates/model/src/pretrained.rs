@@ -5,6 +5,7 @@
 //! the other way, so that `save(load(x))` gives the same tensors bit for bit under the same names.
 
 use crate::families::{self, Config, Files, Sheet};
+use crate::precision::{Packer, Precision};
 use crate::spec::{Head, Spec};
 use crate::{Error, Result, Transformer, count};
 use burn::module::{Module, Param};
@@ -63,9 +64,15 @@ impl Pretrained {
         Ok(Self { model, sheet, config, report: LoadReport::default() })
     }
 
-    /// Loads a directory or a file.
+    /// Loads a directory or a file, every parameter as f32: to learn, to be changed or looked into.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         Self::load_with(path, device, 0, |_, _| Ok(()))
+    }
+
+    /// Loads to answer: matrices are packed as `precision` says and read in that form. Their parameters are there, and are
+    /// written out as f32 only if somebody asks for them.
+    pub fn load_packed(path: &Path, device: &Device, precision: Precision) -> Result<Self> {
+        Self::load_as(path, device, 0, Some(precision), |_, _| Ok(()))
     }
 
     /// Loads with a change of the spec: a new head for another task. Parameters of the head that the file does not have,
@@ -74,6 +81,17 @@ impl Pretrained {
         path: &Path,
         device: &Device,
         seed: u64,
+        change: impl FnOnce(&mut Spec, &mut Config) -> Result<()>,
+    ) -> Result<Self> {
+        Self::load_as(path, device, seed, None, change)
+    }
+
+    /// All of the above.
+    fn load_as(
+        path: &Path,
+        device: &Device,
+        seed: u64,
+        precision: Option<Precision>,
         change: impl FnOnce(&mut Spec, &mut Config) -> Result<()>,
     ) -> Result<Self> {
         let file = Checkpoint::open(path)?;
@@ -94,14 +112,15 @@ impl Pretrained {
         let before = (sheet.read)(&config, &files)?;
         let (mut spec, mut known) = (before.clone(), config.clone());
         change(&mut spec, &mut known)?;
-        let model = Transformer::new(&spec, seed, device)?;
+        let mut model = Transformer::new(&spec, seed, device)?;
+        let packer = precision.map(|precision| Packer::new(&mut model, precision));
         let new_head = spec.head != before.head;
         let config = if new_head || known != config { sheet.config(&spec, Some(&known), &files)? } else { config };
         let table = match dialect {
             Some(dialect) => (dialect.names)(&spec),
             None => (sheet.names)(&spec, &config),
         };
-        let (model, report) = import(model, &file, &table, new_head)?;
+        let (model, report) = import(model, &file, &table, new_head, packer)?;
         let mut report = report.strict(&path.display().to_string())?;
         if !new_head {
             report.warnings.extend(config.contradictions());
@@ -130,7 +149,35 @@ impl Pretrained {
         let mut config = self.config.clone();
         config.set("dtype", torch_word(dtype));
         config.remove("torch_dtype");
+        config.remove("quantization_config");
         qkv_weights::write_atomically(&dir.join("config.json"), config.text().as_bytes())
+    }
+
+    /// Writes `config.json` and the weights with matrices of eight or four bits: whole numbers under their names, scales beside
+    /// them (docs/precision.md). Matrices whose rows are not whole groups of 32 stay f32; how many were rounded is handed back.
+    pub fn save_grouped(&self, dir: &Path, precision: Precision, max_shard_bytes: u64) -> Result<usize> {
+        let place = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the place writable?");
+        std::fs::create_dir_all(dir).map_err(place)?;
+        let (slots, values) = (self.slots()?, Values::of(&self.model));
+        let wanted = crate::precision::matrices(&mut self.model.clone());
+        let (mut tensors, mut rounded) = (vec![], 0);
+        for slot in &slots {
+            match crate::precision::grouped(precision, &wanted, slot, &values) {
+                Some(parts) => {
+                    rounded += 1;
+                    tensors.extend(parts);
+                }
+                None => tensors.push(values.tensor(slot)),
+            }
+        }
+        qkv_weights::save_safetensors(dir, &tensors, Dtype::F32, max_shard_bytes)?;
+        let mut config = self.config.clone();
+        config.set("dtype", "float32");
+        config.remove("torch_dtype");
+        let bits = if precision == Precision::Int4 { 4 } else { 8 };
+        config.set("quantization_config", serde_json::json!({"quant_method": "qkv", "bits": bits, "group_size": 32}));
+        qkv_weights::write_atomically(&dir.join("config.json"), config.text().as_bytes())?;
+        Ok(rounded)
     }
 
     /// Writes a GGUF file; `vocabulary` adds the tokenizer's keys.
@@ -181,7 +228,13 @@ fn config_beside(path: &Path) -> PathBuf {
 }
 
 /// Puts the tensors of a file in their places.
-fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) -> Result<(Transformer, LoadReport)> {
+fn import(
+    model: Transformer,
+    file: &Checkpoint,
+    table: &Names,
+    new_head: bool,
+    mut packer: Option<Packer>,
+) -> Result<(Transformer, LoadReport)> {
     let slots = table.slots(&count::parameters(&model))?;
     let shapes: BTreeMap<&str, &[usize]> =
         file.entries().iter().map(|e| (e.name.as_str(), e.shape.as_slice())).collect();
@@ -221,21 +274,38 @@ fn import(model: Transformer, file: &Checkpoint, table: &Names, new_head: bool) 
     if !report.troubles.is_empty() {
         return Ok((model, report));
     }
-    let elements: u64 = slots.iter().map(|slot| slot.shape.iter().map(|n| *n as u64).product::<u64>()).sum();
+    let needed = |(slot, name): &(&Slot, &str)| match &packer {
+        Some(packer) => packer.bytes(slot, file.get(name).map(|entry| entry.dtype)),
+        None => slot.shape.iter().map(|n| *n as u64).product::<u64>().saturating_mul(4),
+    };
+    let needed = fitting.iter().map(needed).fold(0, u64::saturating_add);
     let hint = "close other programs, or use a smaller model";
-    qkv_base::memory::ensure(elements.saturating_mul(4), "model", "the weights need", hint)?;
+    qkv_base::memory::ensure(needed, "model", "the weights need", hint)?;
     for (slot, name) in fitting {
-        let theirs = file.read_f32_counting(name, &mut finite)?;
         report.loaded += 1;
+        if let Some(packer) = &mut packer
+            && let Some(elements) = packer.take_blocks(slot, file, name)?
+        {
+            report.elements += elements;
+            continue;
+        }
+        let theirs = file.read_f32_counting(name, &mut finite)?;
         report.elements += theirs.len() as u64;
         let parts = if slot.is_plain() { vec![theirs] } else { slot.inward(&theirs) };
-        values.extend(slot.ours().map(|p| p.path.clone()).zip(parts));
+        for (parameter, part) in slot.ours().zip(parts) {
+            let left = match &mut packer {
+                Some(packer) => packer.take(&parameter.path, &parameter.shape, part, file.entry(name)?.dtype),
+                None => Some(part),
+            };
+            values.extend(left.map(|part| (parameter.path.clone(), part)));
+        }
     }
     if !finite.is_clean() {
         report.warnings.push(finite.to_string());
     }
     report.finite = finite;
-    Ok((fill(model, values), report))
+    let model = fill(model, values);
+    Ok((packer.map_or(model.clone(), |packer| packer.put(model)), report))
 }
 
 /// The network with these values in the parameters at these paths; the others stay as they are.

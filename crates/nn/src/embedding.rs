@@ -9,22 +9,36 @@
 //! assert_eq!(table.forward(&Ids::new([1, 2, 3, 4, 5, 6], 2)).dims(), [2, 3, 4]);
 //! ```
 
+use crate::linear::unpacked;
 use crate::{Build, Init};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use qkv_kernels::{Ids, Projection, embedding, linear};
+use qkv_kernels::{Ids, PackedProjection, Projection, Weight, embedding, linear, packed_embedding, packed_linear};
+use std::sync::Arc;
 
 /// A table with a row for each token.
 #[derive(Module, Debug)]
 pub struct Embedding {
     /// `[V, C]`
     pub weight: Param<Tensor<2>>,
+    /// the table as it is read, where it does not learn
+    #[module(skip)]
+    pub stored: Option<Arc<Weight>>,
 }
 
 impl Embedding {
     /// A new table of `rows` rows.
     pub fn new(build: &Build, rows: usize, width: usize, init: Init) -> Self {
-        Self { weight: build.param("weight", [rows, width], init) }
+        Self { weight: build.param("weight", [rows, width], init), stored: None }
+    }
+
+    /// The table with packed rows to answer with; it does not learn any more.
+    ///
+    /// # Panics
+    /// If they have another shape than the table.
+    pub fn with_packed(self, weight: Arc<Weight>) -> Self {
+        assert_eq!(weight.dims(), self.weight.lazy_shape().dims(), "a packed table of another shape");
+        Self { weight: unpacked(&weight, self.weight.lazy_device()), stored: Some(weight) }
     }
 
     /// V, without allocating.
@@ -34,11 +48,17 @@ impl Embedding {
 
     /// The row of each id. The ids have been checked against [`Embedding::rows`].
     pub fn forward(&self, ids: &Ids) -> Tensor<3> {
-        embedding(self.weight.val(), ids)
+        match &self.stored {
+            Some(table) => packed_embedding(table, ids, &self.weight.lazy_device()),
+            None => embedding(self.weight.val(), ids),
+        }
     }
 
     /// `h·Wᵀ (+ b)`: the table as output layer.
     pub fn logits(&self, h: Tensor<3>, bias: Option<Tensor<1>>) -> Tensor<3> {
-        linear(h, &[Projection::new(self.weight.val(), bias)], None)
+        match &self.stored {
+            Some(table) => packed_linear(h, &[PackedProjection { weight: table.clone(), bias }], None),
+            None => linear(h, &[Projection::new(self.weight.val(), bias)], None),
+        }
     }
 }

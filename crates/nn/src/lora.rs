@@ -106,7 +106,8 @@ impl Linear {
             let moved = if autodiff { Tensor::from_inner(moved) } else { moved };
             moved.set_require_grad(track)
         };
-        Self { weight: self.weight.map(shift), ..self }
+        let layer = self.without_packed();
+        Self { weight: layer.weight.clone().map(shift), ..layer }
     }
 }
 

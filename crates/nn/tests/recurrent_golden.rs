@@ -31,11 +31,11 @@ fn cell<K: Cell>(width: usize, next: &mut usize, device: &Device) -> K {
         (*next - n..*next).map(|i| ((i as f64).sin() * 0.5) as f32).collect::<Vec<f32>>()
     };
     let [ih, hh] = [width, H].map(|width| TensorData::new(draw(rows * width), [rows, width]));
-    let [first, second] = [ih, hh].map(|weight| Linear {
-        weight: Param::from_data(weight, device),
-        bias: Some(Param::from_data(TensorData::new(draw(rows), [rows]), device)),
-        lora: None,
-        bank: None,
+    let [first, second] = [(ih, width), (hh, H)].map(|(weight, width)| {
+        let mut layer = Linear::new(&Build::new(device, 0), width, rows, true, Init::Zeros);
+        layer.weight = Param::from_data(weight, device);
+        layer.bias = Some(Param::from_data(TensorData::new(draw(rows), [rows]), device));
+        layer
     });
     K::of(first, second)
 }

@@ -1,8 +1,12 @@
 //! A model from one format to another. What is read is written under the same names.
 
+mod rounding;
+
+pub use rounding::Rounding;
+
 use crate::raw;
 use qkv_base::{Error, Result};
-use qkv_model::pretrained;
+use qkv_model::{Precision, pretrained};
 use qkv_weights::{Array, Dtype, Metadata, Value};
 use std::path::Path;
 
@@ -20,7 +24,7 @@ pub enum TargetFormat {
 pub struct Convert {
     /// the format; left out, GGUF if the name ends in `.gguf`, else a directory
     pub to: Option<TargetFormat>,
-    /// `f32`, `f16`, `bf16` (a directory), `q8_0` (GGUF)
+    /// `f32`, `f16`; of a directory also `bf16`, `int8` and `int4`; of a GGUF file also `q8_0`
     pub dtype: String,
     /// the largest shard in bytes
     pub max_shard: u64,
@@ -35,7 +39,7 @@ impl Default for Convert {
 }
 
 /// What was written.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Converted {
     /// how many tensors
     pub tensors: usize,
@@ -47,6 +51,9 @@ pub struct Converted {
     pub dtype: String,
     /// the files that came along
     pub carried: Vec<String>,
+    /// what rounding to eight or four bits costs, on sentences that stand in the program
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounding: Option<Rounding>,
 }
 
 /// Writes the model at `src` to `dst`, which must not exist yet.
@@ -55,37 +62,73 @@ pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> R
     let named =
         if dst.extension().is_some_and(|e| e == "gguf") { TargetFormat::Gguf } else { TargetFormat::HuggingFace };
     let to = how.to.unwrap_or(named);
-    let dtype = dtype(&how.dtype, to)?;
+    let kind = kind(&how.dtype, to)?;
     if how.max_shard == 0 {
         return Err(Error::new("--max-shard", "must not be 0", "use a number of bytes"));
     }
     qkv_base::must_be_free(dst, how.force)?;
-    let model = raw::load(src.as_ref())?;
+    let model = raw::load_plain(src.as_ref())?;
     let mut carried: Vec<String> = vec![];
     match to {
         TargetFormat::HuggingFace => {
-            model.network.save(dst, dtype, how.max_shard)?;
+            match kind {
+                Kind::Plain(dtype) => model.network.save(dst, dtype, how.max_shard)?,
+                Kind::Grouped(precision) => match model.network.save_grouped(dst, precision, how.max_shard)? {
+                    0 => return Err(nothing_rounded(dst)),
+                    _ => (),
+                },
+            }
             carried = pretrained::carry(&model.path, dst)?.into_iter().map(str::to_string).collect();
             if carried.iter().all(|f| !f.starts_with("tokenizer") && !f.starts_with("vocab")) {
                 carried.extend(write_tokenizer(&model.path, dst)?);
             }
         }
-        TargetFormat::Gguf => model.network.save_gguf(dst, dtype, |metadata| add_vocabulary(&model.path, metadata))?,
+        TargetFormat::Gguf => {
+            let Kind::Plain(dtype) = kind else { unreachable!("`kind` gives a GGUF file plain types and its own") };
+            model.network.save_gguf(dst, dtype, |metadata| add_vocabulary(&model.path, metadata))?;
+        }
     }
     let report = &model.network.report;
     let (tensors, parameters, bytes) = (report.loaded, report.elements, size(dst));
-    Ok(Converted { tensors, parameters, bytes, dtype: dtype.name().to_string(), carried })
+    let rounding = match kind {
+        Kind::Grouped(_) => rounding::cost(&model, &raw::load(dst)?)?,
+        Kind::Plain(_) => None,
+    };
+    Ok(Converted { tensors, parameters, bytes, dtype: kind.name(), carried, rounding })
 }
 
-fn dtype(name: &str, to: TargetFormat) -> Result<Dtype> {
+/// What the numbers become.
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain(Dtype),
+    Grouped(Precision),
+}
+
+impl Kind {
+    fn name(self) -> String {
+        match self {
+            Self::Plain(dtype) => dtype.name().to_string(),
+            Self::Grouped(precision) => precision.to_string(),
+        }
+    }
+}
+
+fn nothing_rounded(dst: &Path) -> Error {
+    let what = "no matrix of this network has rows of whole groups of 32 numbers";
+    Error::new(dst.display().to_string(), what, "write it as bf16: --dtype bf16")
+}
+
+fn kind(name: &str, to: TargetFormat) -> Result<Kind> {
     Ok(match (name.to_lowercase().as_str(), to) {
-        ("f32", _) => Dtype::F32,
-        ("f16", _) => Dtype::F16,
-        ("bf16", TargetFormat::HuggingFace) => Dtype::BF16,
-        ("q8_0", TargetFormat::Gguf) => Dtype::Q8_0,
+        ("f32", _) => Kind::Plain(Dtype::F32),
+        ("f16", _) => Kind::Plain(Dtype::F16),
+        ("bf16", TargetFormat::HuggingFace) => Kind::Plain(Dtype::BF16),
+        ("int8", TargetFormat::HuggingFace) => Kind::Grouped(Precision::Int8),
+        ("int4", TargetFormat::HuggingFace) => Kind::Grouped(Precision::Int4),
+        ("q8_0", TargetFormat::Gguf) => Kind::Plain(Dtype::Q8_0),
         (other, _) => {
             let hint = match to {
-                TargetFormat::HuggingFace => "a directory can hold f32, f16 or bf16",
+                TargetFormat::HuggingFace => "a directory can hold f32, f16, bf16, int8 or int4",
                 TargetFormat::Gguf => "a GGUF file can hold f32, f16 or q8_0",
             };
             return Err(Error::new("--dtype", format!("`{other}` cannot be written"), hint));

@@ -5,6 +5,7 @@ use crate::raw;
 use qkv_base::{Error, Key, Result, Task};
 use qkv_data::Corpus;
 use qkv_metric::{Comparison, Interval, Resampling};
+use qkv_model::Precision;
 use qkv_runs::Evaluation;
 use qkv_tasks::{Metric, Scores, Writing};
 use qkv_train::on_threads;
@@ -27,6 +28,8 @@ pub struct Evaluate {
     pub prefix: String,
     /// how texts are written; as the verb would, unless something else is said
     pub writing: Writing,
+    /// how many bits the model's matrices take; those of the other model are as its file has them
+    pub weights: Precision,
     /// another model to compare with
     pub compare: Option<PathBuf>,
     /// threads; 0: one for each core
@@ -59,7 +62,7 @@ pub fn evaluate(path: impl AsRef<Path>, data: &str, how: &Evaluate) -> Result<Ev
 }
 
 fn judge(path: &Path, data: &str, how: &Evaluate) -> Result<Evaluated> {
-    let trial = Evaluation::new(raw::load(path)?, path, how.length, &how.prefix)?;
+    let trial = Evaluation::new(raw::load_packed(path, how.weights)?, path, how.length, &how.prefix)?;
     if trial.task != Task::Translate && how.writing != Writing::default() {
         let what = format!("is asked for, but {} is judged without writing a text", trial.task.name());
         return Err(Error::new("a chain or a beam", what, "leave out the flags of chain and beam"));

@@ -9,7 +9,7 @@ use qkv_decode::Defaults;
 use qkv_decode::pattern::TokenBytes;
 use qkv_model::outputs::{Inputs, Output, OutputOptions, forward_outputs};
 use qkv_model::spec::{Head, Input, Shape, Spec};
-use qkv_model::{CausalLm, Pretrained};
+use qkv_model::{CausalLm, Precision, Pretrained};
 use qkv_nn::device;
 use qkv_text::{GgufVocab, NO_TOKENIZER, Tokenizer};
 use qkv_weights::{Checkpoint, Format, Metadata, Value};
@@ -31,12 +31,20 @@ pub struct TextModel {
 }
 
 impl TextModel {
-    /// Loads a run, a Hugging Face directory, or a safetensors, PyTorch or GGUF file.
+    /// Loads a run, a Hugging Face directory, or a safetensors, PyTorch or GGUF file, to answer: matrices stay as the file has
+    /// them.
     pub fn load(path: &Path) -> Result<Self> {
-        Self::load_on(path, &device::default())
+        Self::load_packed(path, Precision::Stored)
     }
 
-    /// The same, onto a device (with gradients, where it is to learn).
+    /// The same with matrices of another precision.
+    pub fn load_packed(path: &Path, precision: Precision) -> Result<Self> {
+        let path = locate::model(path)?;
+        let network = Pretrained::load_packed(&path, &device::default(), precision)?;
+        Self::of(path, network)
+    }
+
+    /// The same with every parameter as f32, onto a device (with gradients, where it is to learn).
     pub fn load_on(path: &Path, device: &Device) -> Result<Self> {
         let path = locate::model(path)?;
         let network = Pretrained::load(&path, device)?;

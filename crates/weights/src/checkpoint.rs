@@ -1,14 +1,16 @@
 //! A checkpoint, whatever its format: named tensors with a shape, a type and bytes.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use qkv_base::{Error, Result, nearest};
+use qkv_base::{Error, Quants, Result, nearest};
 
 use crate::convert;
 use crate::file::{self, Bytes, SourceFile};
 use crate::finite::{Finiteness, Tally};
+use crate::grouped::Grouped;
 use crate::json::twice;
 use crate::view::View;
 use crate::{Dtype, Metadata, Tensor, gguf, safetensors, shards, torch};
@@ -62,6 +64,13 @@ pub(crate) struct Part {
     pub(crate) view: Option<View>,
 }
 
+/// A tensor that is there as it is, or whole numbers with scales beside them.
+#[derive(Debug)]
+enum Place {
+    Plain(Part),
+    Grouped(Box<Grouped>),
+}
+
 /// What the reader of a format hands over. Every part lies within its buffer: that was checked.
 pub(crate) struct Parsed {
     pub(crate) format: Format,
@@ -80,7 +89,7 @@ pub struct Checkpoint {
     files: Vec<SourceFile>,
     buffers: Vec<Bytes>,
     entries: Vec<Entry>,
-    parts: Vec<Part>,
+    parts: Vec<Place>,
     /// entries sorted by name
     sorted: Vec<usize>,
     metadata: Metadata,
@@ -114,7 +123,8 @@ impl Checkpoint {
             let place = files.first().map(|file| file.path.display().to_string()).unwrap_or_default();
             return Err(Error::new(place, format!("tensor `{name}` comes twice"), "write the weights again"));
         }
-        let (entries, parts): (Vec<Entry>, Vec<Part>) = entries.into_iter().unzip();
+        let place = files.first().map(|file| file.path.display().to_string()).unwrap_or_default();
+        let (entries, parts): (Vec<Entry>, Vec<Place>) = with_scales(&place, entries)?.into_iter().unzip();
         let mut sorted: Vec<usize> = (0..entries.len()).collect();
         sorted.sort_unstable_by(|&a, &b| entries[a].name.cmp(&entries[b].name));
         Ok(Self { format, files, buffers, entries, parts, sorted, metadata })
@@ -176,25 +186,62 @@ impl Checkpoint {
     /// The bytes of a tensor as stored (little-endian, rows in order), borrowed wherever they lie in order already.
     pub fn read_raw(&self, name: &str) -> Result<Cow<'_, [u8]>> {
         let index = self.find(name)?;
-        let (entry, part) = (&self.entries[index], &self.parts[index]);
+        Ok(match &self.parts[index] {
+            Place::Plain(part) => self.bytes(&self.entries[index], part),
+            Place::Grouped(grouped) => self.bytes(&grouped.quants.0, &grouped.quants.1),
+        })
+    }
+
+    fn bytes(&self, entry: &Entry, part: &Part) -> Cow<'_, [u8]> {
         let rest = &self.buffers[part.buffer][part.start..];
-        Ok(match &part.view {
+        match &part.view {
             None => Cow::Borrowed(&rest[..entry.bytes as usize]),
             Some(view) => view.of(rest, entry.dtype.block().1),
-        })
+        }
+    }
+
+    /// A matrix that is stored in blocks, as whole numbers with scales: nothing is rounded. The groups run along its rows; true
+    /// with a matrix that the file has the other way round. `None` for plain types.
+    pub fn read_quants(&self, name: &str) -> Result<Option<(Quants, bool)>> {
+        let index = self.find(name)?;
+        let entry = &self.entries[index];
+        if let Place::Grouped(grouped) = &self.parts[index] {
+            return Ok(Some((self.whole_numbers(grouped), grouped.turned)));
+        }
+        let [rows, width] = entry.shape[..] else { return Ok(None) };
+        Ok(gguf::quant::quants(entry.dtype, &self.read_raw(name)?, rows, width).map(|quants| (quants, false)))
+    }
+
+    fn whole_numbers(&self, grouped: &Grouped) -> Quants {
+        grouped.read(|(entry, part)| self.bytes(entry, part).into_owned())
     }
 
     /// Every tensor as it is, to be written elsewhere bit for bit.
     pub fn tensors(&self) -> Vec<Tensor<'_>> {
-        let raw = |entry: &'_ Entry| {
-            let name = entry.name.clone();
-            Tensor::raw(&entry.name, entry.shape.clone(), entry.dtype, move || self.read_raw(&name))
-        };
-        self.entries.iter().map(raw).collect()
+        fn raw<'a>(file: &'a Checkpoint, entry: &'a Entry, part: &'a Part) -> Tensor<'a> {
+            Tensor::raw(&entry.name, entry.shape.clone(), entry.dtype, move || Ok(file.bytes(entry, part)))
+        }
+        let all = self.entries.iter().zip(&self.parts).flat_map(|(entry, place)| match place {
+            Place::Plain(part) => vec![raw(self, entry, part)],
+            Place::Grouped(grouped) => {
+                let beside = [Some(&grouped.quants), Some(&grouped.scale), grouped.min.as_ref()];
+                beside.into_iter().flatten().map(|(entry, part)| raw(self, entry, part)).collect()
+            }
+        });
+        all.collect()
     }
 
     fn read(&self, name: &str) -> Result<(Vec<f32>, Tally)> {
-        Ok(convert::to_f32(self.entry(name)?.dtype, &self.read_raw(name)?))
+        let index = self.find(name)?;
+        if let Place::Grouped(grouped) = &self.parts[index] {
+            let quants = self.whole_numbers(grouped);
+            let (rows, width) = (quants.rows, quants.width);
+            let at = |n: usize| if grouped.turned { n % rows * width + n / rows } else { n };
+            let values: Vec<f32> = (0..rows * width).map(|n| quants.value(at(n))).collect();
+            let tally = Tally::of(&values);
+            return Ok((values, tally));
+        }
+        Ok(convert::to_f32(self.entries[index].dtype, &self.read_raw(name)?))
     }
 
     fn index(&self, name: &str) -> Option<usize> {
@@ -218,6 +265,38 @@ impl fmt::Debug for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checkpoint").field("format", &self.format).field("entries", &self.entries.len()).finish()
     }
+}
+
+/// Matrices with their scales put together (`grouped.rs`); everything else as it is. Anybody may call a tensor `x_scale`: only
+/// beside bytes called `x` it is one of ours.
+fn with_scales(place: &str, entries: Vec<(Entry, Part)>) -> Result<Vec<(Entry, Place)>> {
+    let bytes = |entry: &Entry| matches!(entry.dtype, Dtype::I8 | Dtype::U8) && entry.shape.len() == 2;
+    let stems: HashSet<String> =
+        entries.iter().filter(|(entry, _)| bytes(entry)).map(|(entry, _)| entry.name.clone()).collect();
+    let mut beside: HashMap<String, (Entry, Part)> = HashMap::new();
+    let mut rest = vec![];
+    for (entry, part) in entries {
+        let stem = entry.name.strip_suffix("_scale").or_else(|| entry.name.strip_suffix("_min"));
+        match stem.is_some_and(|stem| stems.contains(stem)) {
+            true => drop(beside.insert(entry.name.clone(), (entry, part))),
+            false => rest.push((entry, part)),
+        }
+    }
+    let mut all = Vec::with_capacity(rest.len());
+    for (entry, part) in rest {
+        let Some(scale) = beside.remove(&format!("{}_scale", entry.name)) else {
+            all.push((entry, Place::Plain(part)));
+            continue;
+        };
+        let min = beside.remove(&format!("{}_min", entry.name));
+        let grouped = Grouped::new(place, (entry.clone(), part), scale, min)?;
+        let bytes = |part: Option<&(Entry, Part)>| part.map_or(0, |(entry, _)| entry.bytes);
+        let bytes = entry.bytes + bytes(Some(&grouped.scale)) + bytes(grouped.min.as_ref());
+        all.push((Entry { shape: grouped.shape().to_vec(), bytes, ..entry }, Place::Grouped(Box::new(grouped))));
+    }
+    // Minima whose scales are missing.
+    all.extend(beside.into_values().map(|(entry, part)| (entry, Place::Plain(part))));
+    Ok(all)
 }
 
 /// The weights in a directory.

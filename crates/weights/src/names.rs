@@ -285,6 +285,29 @@ impl Slot {
         self.ours.len() == 1 && matches!(self.layout, Layout::Same | Layout::Shaped(_))
     }
 
+    /// Whether the file has the matrix the other way round.
+    pub fn is_turned(&self) -> bool {
+        self.layout == Layout::Transposed
+    }
+
+    /// Which of their rows (columns, where they are `turned`) make up each parameter of ours, in order; `None` where rows are not
+    /// kept whole.
+    pub fn row_order(&self, turned: bool) -> Option<Vec<Vec<usize>>> {
+        let (rows, _) = self.rows_and_columns();
+        let mut all: Vec<usize> = match self.layout {
+            Layout::Same if !turned => (0..rows).collect(),
+            Layout::Transposed if turned => (0..rows).collect(),
+            Layout::Pairs { heads } if !turned => {
+                let numbers: Vec<f32> = (0..rows).map(|i| i as f32).collect();
+                // Exact: numbers of rows are far below 2²⁴.
+                pairs(&numbers, rows, 1, heads, Way::In).into_iter().map(|i| i as usize).collect()
+            }
+            _ => return None,
+        };
+        let parts = self.ours().map(|p| all.drain(..p.shape[0]).collect());
+        Some(parts.collect())
+    }
+
     /// Their numbers → ours, one list for each parameter.
     pub fn inward(&self, theirs: &[f32]) -> Vec<Vec<f32>> {
         let (rows, columns) = self.rows_and_columns();

@@ -184,7 +184,11 @@ impl Blocks {
         assert!(x.k == self.k && x.group == self.group, "x was made for another weight");
         let lines = self.k / BLOCK * self.bits.lines();
         let sixteen = |s: usize| {
-            let part = Part { blocks: self, quants: &self.quants[s * lines..(s + 1) * lines], first: s * (self.k / self.group) * OUTS };
+            let part = Part {
+                blocks: self,
+                quants: &self.quants[s * lines..(s + 1) * lines],
+                first: s * (self.k / self.group) * OUTS,
+            };
             let here = OUTS.min(self.n - s * OUTS);
             let bias = bias.map(|bias| &bias[s * OUTS..s * OUTS + here]);
             let mut i = 0;
@@ -368,10 +372,7 @@ mod x86 {
                 _mm256_loadu_ps(x.as_ptr().add(24)),
             ];
             let size = |v| _mm256_andnot_ps(sign, v);
-            let most = _mm256_max_ps(
-                _mm256_max_ps(size(v[0]), size(v[1])),
-                _mm256_max_ps(size(v[2]), size(v[3])),
-            );
+            let most = _mm256_max_ps(_mm256_max_ps(size(v[0]), size(v[1])), _mm256_max_ps(size(v[2]), size(v[3])));
             // x − x is 0 for what is finite, and NaN for the rest.
             let mut off = _mm256_sub_ps(v[0], v[0]);
             for v in &v[1..] {

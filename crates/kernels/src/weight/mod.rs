@@ -18,6 +18,7 @@ mod blocks;
 mod panels;
 
 pub use panels::Float;
+pub use qkv_base::Quants;
 
 use crate::activation::{self, Activation};
 use crate::fused::{answer, elements, tensor, uninit};
@@ -29,25 +30,6 @@ use burn::tensor::{Device, Tensor, TensorData};
 use panels::Panels;
 use std::fmt;
 use std::sync::Arc;
-
-/// A matrix `[n, k]` in groups, before it is packed: `w = scale·(q − zero) [+ min]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Quants {
-    /// n
-    pub rows: usize,
-    /// k
-    pub width: usize,
-    /// how many numbers of a row share a scale
-    pub group: usize,
-    /// what q is counted from
-    pub zero: i32,
-    /// q, `[n, k]`
-    pub quants: Vec<u8>,
-    /// `[n, k/group]`
-    pub scales: Vec<f32>,
-    /// `[n, k/group]`, where there are any
-    pub mins: Option<Vec<f32>>,
-}
 
 /// A packed matrix `[n, k]`.
 pub struct Weight {
@@ -169,7 +151,9 @@ pub fn packed_linear<const D: usize>(x: Tensor<D>, parts: &[PackedProjection], a
     };
     match answer(inputs, run) {
         Ok(y) => Tensor::from_dispatch(y),
-        Err(mut inputs) => twin(Tensor::from_dispatch(inputs[0].take().expect("the input is always there")), parts, act),
+        Err(mut inputs) => {
+            twin(Tensor::from_dispatch(inputs[0].take().expect("the input is always there")), parts, act)
+        }
     }
 }
 
@@ -358,7 +342,15 @@ mod tests {
     fn bytes_are_counted() {
         let float = |float| Weight::plain(&vec![1.0; 64 * 64], 64, 64, float).bytes();
         assert_eq!((float(Float::F32), float(Float::Bf16)), (4 * 64 * 64, 2 * 64 * 64));
-        let quants = Quants { rows: 64, width: 64, group: 32, zero: 8, quants: vec![15; 64 * 64], scales: vec![0.5; 128], mins: None };
+        let quants = Quants {
+            rows: 64,
+            width: 64,
+            group: 32,
+            zero: 8,
+            quants: vec![15; 64 * 64],
+            scales: vec![0.5; 128],
+            mins: None,
+        };
         assert_eq!(Weight::grouped(quants).unwrap().bytes(), 64 * 64 / 2 + 2 * 128);
     }
 }

@@ -70,13 +70,18 @@ impl Panels {
         let mut data = lines(n.div_ceil(width) * panel);
         if panel > 0 {
             super::bytes_mut(&mut data).par_chunks_mut(panel).enumerate().for_each(|(j, panel)| {
-                for (o, row) in values.chunks_exact(k).skip(j * width).take(width).enumerate() {
-                    for (p, value) in row.iter().enumerate() {
-                        let at = (p * width + o) * float.size();
-                        match float {
-                            Float::F32 => panel[at..at + 4].copy_from_slice(&value.to_ne_bytes()),
-                            Float::Bf16 => panel[at..at + 2].copy_from_slice(&bf16::from_f32(*value).to_ne_bytes()),
-                            Float::F16 => panel[at..at + 2].copy_from_slice(&f16::from_f32(*value).to_ne_bytes()),
+                let rows = &values[j * width * k..n.min((j + 1) * width) * k];
+                // Sixteen steps at a time, whose lines stay in the first cache while all rows are written into them.
+                for from in (0..k).step_by(16) {
+                    let len = 16.min(k - from);
+                    for (o, row) in rows.chunks_exact(k).enumerate() {
+                        for (p, value) in row[from..from + len].iter().enumerate() {
+                            let at = ((from + p) * width + o) * float.size();
+                            match float {
+                                Float::F32 => panel[at..at + 4].copy_from_slice(&value.to_ne_bytes()),
+                                Float::Bf16 => panel[at..at + 2].copy_from_slice(&bf16::from_f32(*value).to_ne_bytes()),
+                                Float::F16 => panel[at..at + 2].copy_from_slice(&f16::from_f32(*value).to_ne_bytes()),
+                            }
                         }
                     }
                 }
@@ -352,7 +357,8 @@ mod tests {
                 };
                 let (apart, x) = (len + 3, key.child(2).normals(ROWS * (len + 3)));
                 for rows in 1..=ROWS {
-                    let start: [[f32; 64]; ROWS] = std::array::from_fn(|r| std::array::from_fn(|o| (r * 64 + o) as f32));
+                    let start: [[f32; 64]; ROWS] =
+                        std::array::from_fn(|r| std::array::from_fn(|o| (r * 64 + o) as f32));
                     let part = Part { float, panel: &panel, x: &x, apart, len };
                     let (mut got, mut want) = (start, start);
                     plain(part, width, rows, &mut want);

@@ -332,6 +332,7 @@ pub(crate) mod tests {
                 bias: Some(Param::from_data(TensorData::new(draw(rows), [rows]), &device)),
                 lora: None,
                 bank: None,
+                stored: None,
             };
             C::of(linear(ih), linear(hh))
         };

@@ -17,6 +17,7 @@ enum To {
 #[command(after_help = "Examples:
   qkv convert smollm2.gguf smollm2/               a GGUF file to a Hugging Face directory
   qkv convert bert/ bert-f16/ --dtype f16         half the size
+  qkv convert gpt2/ gpt2-int8/ --dtype int8       a quarter of the size, and what it costs
   qkv convert gpt2/ gpt2.gguf --to gguf --dtype q8_0
   qkv convert old/pytorch_model.bin new/          pickled weights, read without running anything")]
 pub(crate) struct Args {
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     /// The format; left out, GGUF if the name ends in .gguf, else a directory
     #[arg(long)]
     to: Option<To>,
-    /// The type of the numbers: f32, f16, bf16, and q8_0 for GGUF
+    /// The type of the numbers: f32, f16; bf16, int8 and int4 for a directory, q8_0 for GGUF
     #[arg(long, default_value = "f32", value_name = "TYPE")]
     dtype: String,
     /// The largest shard in bytes
@@ -53,5 +54,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     let beside = if done.carried.is_empty() { String::new() } else { format!(", with {}", done.carried.join(", ")) };
     let (dst, n) = (args.dst.display(), done.tensors);
-    say(format!("{dst}: {n} tensors, {} parameters as {}, {} bytes{beside}", done.parameters, done.dtype, done.bytes))
+    say(format!("{dst}: {n} tensors, {} parameters as {}, {} bytes{beside}", done.parameters, done.dtype, done.bytes))?;
+    done.rounding.iter().try_for_each(|rounding| say(rounding))
 }

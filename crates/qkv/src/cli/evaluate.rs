@@ -16,7 +16,8 @@ use std::path::PathBuf;
   qkv evaluate runs/t5-tasks --data builtin:typos --prefix \"correct: \"
   qkv evaluate runs/entities --data test.conll --each said.jsonl --worst 10
   qkv evaluate runs/reverse --data builtin:reverse --by length
-  qkv evaluate A --data test.tsv --compare B               is the difference more than chance?")]
+  qkv evaluate A --data test.tsv --compare B               is the difference more than chance?
+  qkv evaluate A --data test.tsv --weights int8 --compare A    what eight bits cost")]
 pub(crate) struct Args {
     /// A model directory or a run; the newest run if left out
     model: Option<PathBuf>,
@@ -52,7 +53,10 @@ pub(crate) struct Args {
     /// The main score by this: length, the words of what was given
     #[arg(long, value_name = "WHAT", value_parser = ["length"])]
     by: Option<String>,
-    /// Another model on the same data, with a paired test
+    /// How many bits the matrices take: stored (as the file has them), f32, bf16, f16, int8 or int4
+    #[arg(long, value_name = "PRECISION", default_value_t, hide_default_value = true)]
+    weights: qkv_model::Precision,
+    /// Another model on the same data, with a paired test; its matrices are as its file has them
     #[arg(long, value_name = "MODEL")]
     compare: Option<PathBuf>,
     /// Threads; 0: one for each core
@@ -76,6 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         length: args.length,
         prefix: args.prefix.clone(),
         writing: Writing { chain: args.chain.options(), beam: args.beam.options(None) },
+        weights: args.weights,
         compare: args.compare.clone(),
         threads: args.threads,
     };

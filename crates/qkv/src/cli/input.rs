@@ -3,6 +3,7 @@
 use super::fail::Fail;
 use super::terminal::talk;
 use qkv_base::Error;
+use qkv_model::Precision;
 use qkv_tasks::{TextModel, locate};
 use qkv_text::Tokenizer;
 use std::collections::BTreeMap;
@@ -16,17 +17,22 @@ pub(crate) struct LoadArgs {
     /// Refuse weights that are not finite, instead of warning of them
     #[arg(long)]
     strict: bool,
+    /// How many bits the matrices take: stored (as the file has them), f32, bf16, f16, int8 or int4. Fewer are faster
+    #[arg(long, value_name = "PRECISION", default_value_t, hide_default_value = true)]
+    weights: Precision,
 }
 
 impl LoadArgs {
     /// For a server: clients cannot see a warning.
     #[cfg(feature = "serve")]
-    pub(crate) const STRICT: Self = Self { strict: true };
+    pub(crate) fn strict(weights: Precision) -> Self {
+        Self { strict: true, weights }
+    }
 }
 
 /// Loads a model, and tells on stderr what was not as expected.
 pub(crate) fn open(path: &Path, how: LoadArgs) -> Result<TextModel, Fail> {
-    let model = qkv::raw::load(path)?;
+    let model = qkv::raw::load_packed(path, how.weights)?;
     let finite = &model.network.report.finite;
     if how.strict && !finite.is_clean() {
         let hint = "`qkv inspect` shows them; leave out --strict to load it all the same";

@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// Refuse fields that change no answer instead of listing them in x-qkv-ignored
     #[arg(long, env = "QKV_SERVE_STRICT")]
     strict: bool,
+    /// How many bits the matrices take: stored (as the file has them), f32, bf16, f16, int8 or int4
+    #[arg(long, value_name = "PRECISION", env = "QKV_SERVE_WEIGHTS", default_value_t, hide_default_value = true)]
+    weights: qkv_model::Precision,
     /// The directory of the runs that the page shows [default: runs]
     #[arg(long, value_name = "DIR", env = "QKV_SERVE_RUNS")]
     runs: Option<PathBuf>,
@@ -90,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let mut served = vec![];
     for place in &settings.models {
         input::model_or_newest(Some(&place.path))?;
-        let model = Arc::new(input::open(&place.path, input::LoadArgs::STRICT)?);
+        let model = Arc::new(input::open(&place.path, input::LoadArgs::strict(args.weights))?);
         let adapters = adapters(place, &model)?;
         served.push(Served::with_adapters(place.name(), model, adapters, &limits, metrics.clone())?);
     }

@@ -5,6 +5,7 @@
 //! scaled by the `d` of the block: `x = (d·s)·q − (dmin·m)`. Offsets below are those of ggml's C structures.
 
 use half::f16;
+use qkv_base::Quants;
 
 use crate::Dtype;
 
@@ -24,6 +25,85 @@ pub(crate) fn decode(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
         Dtype::Q8K => each(bytes, out, q8_k),
         plain => unreachable!("{plain} has no blocks"),
     }
+}
+
+/// The same blocks as whole numbers with scales, nothing rounded: what [`decode`] computes is what these stand for, to the bit.
+/// `None` for plain types.
+pub(crate) fn quants(dtype: Dtype, bytes: &[u8], rows: usize, width: usize) -> Option<Quants> {
+    let (group, zero) = match dtype {
+        Dtype::Q4_0 => (32, 8),
+        Dtype::Q5_0 => (32, 16),
+        Dtype::Q8_0 | Dtype::Q8K => (32, 128),
+        Dtype::Q4_1 | Dtype::Q5_1 | Dtype::Q4K | Dtype::Q5K => (32, 0),
+        Dtype::Q2K => (16, 0),
+        Dtype::Q3K => (16, 4),
+        Dtype::Q6K => (16, 32),
+        _ => return None,
+    };
+    let (elements, size) = dtype.block();
+    let (mut quants, mut scales, mut mins) = (vec![0u8; rows * width], vec![0.0; rows * width / group], vec![]);
+    for ((b, q), s) in
+        bytes.chunks_exact(size).zip(quants.chunks_exact_mut(elements)).zip(scales.chunks_exact_mut(elements / group))
+    {
+        let half = |at: usize| f16::from_le_bytes([b[at], b[at + 1]]).to_f32();
+        let nibble = |from: usize, i: usize| b[from + i % 16] >> (i / 16 * 4) & 15;
+        let high = |from: usize, i: usize| (b[from + i / 8] >> (i % 8) & 1) << 4;
+        if elements == 32 {
+            s[0] = half(0);
+            if matches!(dtype, Dtype::Q4_1 | Dtype::Q5_1) {
+                mins.push(half(2));
+            }
+        }
+        match dtype {
+            Dtype::Q4_0 => (0..32).for_each(|i| q[i] = nibble(2, i)),
+            Dtype::Q4_1 => (0..32).for_each(|i| q[i] = nibble(4, i)),
+            Dtype::Q5_0 => (0..32).for_each(|i| q[i] = nibble(6, i) | high(2, i)),
+            Dtype::Q5_1 => (0..32).for_each(|i| q[i] = nibble(8, i) | high(4, i)),
+            Dtype::Q8_0 => (0..32).for_each(|i| q[i] = b[2 + i] ^ 0x80),
+            Dtype::Q8K => {
+                s.fill(f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+                (0..256).for_each(|i| q[i] = b[4 + i] ^ 0x80);
+            }
+            Dtype::Q2K => {
+                let (d, dmin) = (half(80), half(82));
+                (0..16).for_each(|g| s[g] = d * f32::from(b[g] & 15));
+                mins.extend((0..16).map(|g| -(dmin * f32::from(b[g] >> 4))));
+                (0..256).for_each(|i| q[i] = two_bits(&b[16..80], i));
+            }
+            Dtype::Q3K => {
+                let d = half(108);
+                (0..16).for_each(|g| s[g] = d * (i32::from(six_bits(&b[96..108], g)) - 32) as f32);
+                (0..256).for_each(|i| q[i] = two_bits(&b[32..96], i) + 4 * (b[i % 32] >> (i / 32) & 1));
+            }
+            Dtype::Q4K | Dtype::Q5K => {
+                let (d, dmin) = (half(0), half(2));
+                for g in 0..8 {
+                    let (scale, min) = scale_and_min(&b[4..16], g);
+                    s[g] = d * f32::from(scale);
+                    mins.push(-(dmin * f32::from(min)));
+                }
+                let low = if dtype == Dtype::Q4K { 16 } else { 48 };
+                for i in 0..256 {
+                    let (g, at) = (i / 32, i % 32);
+                    q[i] = b[low + g / 2 * 32 + at] >> (g % 2 * 4) & 15;
+                    if dtype == Dtype::Q5K {
+                        q[i] |= (b[16 + at] >> g & 1) << 4;
+                    }
+                }
+            }
+            _ => {
+                let d = half(208);
+                (0..16).for_each(|g| s[g] = d * f32::from(b[192 + g] as i8));
+                for i in 0..256 {
+                    let (part, j) = (i / 128, i % 128);
+                    let low = b[part * 64 + j % 64] >> (j / 64 * 4) & 15;
+                    q[i] = low | (b[128 + part * 32 + j % 32] >> (j / 32 * 2) & 3) << 4;
+                }
+            }
+        }
+    }
+    let mins = (!mins.is_empty()).then_some(mins);
+    Some(Quants { rows, width, group, zero, quants, scales, mins })
 }
 
 fn each<const B: usize, const N: usize>(bytes: &[u8], out: &mut [f32], block: fn(&[u8; B], &mut [f32; N])) {
@@ -206,6 +286,35 @@ mod tests {
         let mut out = [0.0; 32];
         decode(Dtype::Q4_0, &block, &mut out);
         assert_eq!((out[0], out[15], out[16], out[31]), (-16.0, -16.0, 0.0, 0.0));
+    }
+
+    /// Every kind, on random bytes with scales that are numbers: what the whole numbers stand for is what is decoded.
+    #[test]
+    fn whole_numbers_stand_for_what_is_decoded() {
+        let quantised = Dtype::all().filter(|dtype| dtype.is_quantised());
+        let kinds: Vec<Dtype> = quantised.collect();
+        assert_eq!(kinds.len(), 11);
+        for dtype in kinds {
+            let (elements, size) = dtype.block();
+            let blocks = 6 * 256 / elements;
+            let noise = qkv_base::Key::new(3, dtype as u64, 0).normals(blocks * size);
+            let mut bytes: Vec<u8> = noise.iter().map(|v| (v * 1e4) as i64 as u8).collect();
+            for block in bytes.chunks_exact_mut(size) {
+                // Where halves (or the one f32) are: any finite number.
+                let at: &[usize] = match dtype {
+                    Dtype::Q2K => &[80, 82],
+                    Dtype::Q3K => &[108],
+                    Dtype::Q6K => &[208],
+                    _ => &[0, 2],
+                };
+                at.iter().for_each(|at| block[at + 1] &= 0x3b);
+            }
+            let mut want = vec![0.0; blocks * elements];
+            decode(dtype, &bytes, &mut want);
+            let got = quants(dtype, &bytes, 2, blocks * elements / 2).expect("blocks");
+            assert!((0..want.len()).all(|i| got.value(i) == want[i]), "{dtype}");
+        }
+        assert_eq!(quants(Dtype::F16, &[], 0, 0), None);
     }
 
     /// Half of a step, which is max/127, and what half precision takes off the scale.

@@ -68,12 +68,15 @@ fn products_follow_the_formula() {
             blocks.row(o, &mut row);
             for i in 0..m {
                 let term = |p: usize| {
-                    f64::from(row[p]) * f64::from(rounded.quants[i * k + p]) * f64::from(rounded.scales[(i * k + p) / BLOCK])
+                    f64::from(row[p])
+                        * f64::from(rounded.quants[i * k + p])
+                        * f64::from(rounded.scales[(i * k + p) / BLOCK])
                 };
                 let want = (0..k).map(term).sum::<f64>() + f64::from(bias[o]);
                 assert!((f64::from(y[i * n + o]) - want).abs() < 1e-4, "{kind:?} ({i}, {o}): {} {want}", y[i * n + o]);
                 // And x itself is off by half a step at most.
-                let exact = (0..k).map(|p| f64::from(row[p]) * f64::from(x[i * k + p])).sum::<f64>() + f64::from(bias[o]);
+                let exact =
+                    (0..k).map(|p| f64::from(row[p]) * f64::from(x[i * k + p])).sum::<f64>() + f64::from(bias[o]);
                 let steps = (0..k).map(|p| f64::from(row[p].abs()) * f64::from(rounded.scales[(i * k + p) / BLOCK]));
                 assert!((want - exact).abs() <= 0.51 * steps.sum::<f64>(), "{kind:?} ({i}, {o})");
             }
@@ -99,9 +102,17 @@ fn an_output_has_one_value() {
         let rounded = Activations::of(&x, k, blocks.group);
         let lines = k / BLOCK * blocks.bits.lines();
         for i in 0..m {
-            assert_eq!(one[i * n..(i + 1) * n], product(&blocks, &x[i * k..(i + 1) * k], None), "{kind:?}, row {i} alone");
+            assert_eq!(
+                one[i * n..(i + 1) * n],
+                product(&blocks, &x[i * k..(i + 1) * k], None),
+                "{kind:?}, row {i} alone"
+            );
             for s in [0, 7] {
-                let part = Part { blocks: &blocks, quants: &blocks.quants[s * lines..(s + 1) * lines], first: s * (k / blocks.group) * OUTS };
+                let part = Part {
+                    blocks: &blocks,
+                    quants: &blocks.quants[s * lines..(s + 1) * lines],
+                    first: s * (k / blocks.group) * OUTS,
+                };
                 let mut sums = [[0.0; OUTS]; ROWS];
                 plain_tile(part, &rounded, i, &mut sums);
                 assert_eq!(one[i * n + s * OUTS..][..OUTS], sums[0], "{kind:?}, row {i}: twin");

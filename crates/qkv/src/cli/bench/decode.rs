@@ -6,7 +6,7 @@
 use super::{Subject, median, random_ids, reports};
 use crate::cli::fail::Fail;
 use qkv_decode::{Chain, Engine, EngineConfig, Pick, Request};
-use qkv_model::{CausalLm, count, presets};
+use qkv_model::{CausalLm, Precision, count, precision, presets};
 use qkv_train::on_threads;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -20,6 +20,9 @@ pub(crate) struct Args {
     /// A model to measure; left out, GPT-2 small with random weights
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
+    /// How many bits the matrices take: stored, f32, bf16, f16, int8 or int4
+    #[arg(long, value_name = "PRECISION", default_value_t)]
+    weights: Precision,
     /// Tokens of the prompt
     #[arg(long, default_value_t = 16)]
     prompt: usize,
@@ -45,6 +48,7 @@ struct Report {
     system: String,
     what: &'static str,
     params: u64,
+    weights: String,
     threads: usize,
     tokens_per_s: f64,
     ms_per_token: f64,
@@ -76,7 +80,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 }
 
 fn measure(args: &Args) -> Result<Report, Fail> {
-    let model = Subject { model: args.model.as_deref(), spec: || presets::gpt2(50_257, 768, 12, 12, 1024) }.load()?;
+    let model = Subject {
+        model: args.model.as_deref(),
+        weights: args.weights,
+        spec: || presets::gpt2(50_257, 768, 12, 12, 1024),
+    }
+    .load()?;
     let prompts = random_ids(args.batch, args.prompt, CausalLm::vocabulary(&model));
     let chain = Chain { steps: vec![], pick: Pick::Greedy };
     let model = Arc::new(model);
@@ -91,17 +100,21 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     }
     let times = times.split_off(1);
     let params: u64 = count::parameters(&*model).iter().map(count::Parameter::elements).sum();
+    // What is packed is read as it is packed; the rest is f32.
+    let packed = precision::packed_bytes(&model);
+    let bytes: u64 = if packed.is_empty() { 4 * params } else { packed.values().sum() };
     let (middle, bandwidth) = (median(times.clone()), bandwidth());
     Ok(Report {
         system: format!("qkv {}", env!("CARGO_PKG_VERSION")),
         what: "decode",
         params,
+        weights: args.weights.to_string(),
         threads: rayon::current_num_threads(),
         tokens_per_s: args.batch as f64 / middle,
         ms_per_token: 1e3 * middle,
         best_ms_per_token: 1e3 * times.iter().copied().fold(f64::INFINITY, f64::min),
         bandwidth_gb_per_s: bandwidth,
-        share_of_bandwidth: 4.0 * params as f64 / middle / (bandwidth * 1e9),
+        share_of_bandwidth: bytes as f64 / middle / (bandwidth * 1e9),
         ids,
     })
 }

@@ -3,7 +3,7 @@
 use super::{Subject, median, not_zero, random_ids, reports};
 use crate::cli::fail::Fail;
 use qkv_decode::batch;
-use qkv_model::{CausalLm, Encoder, count, presets};
+use qkv_model::{CausalLm, Encoder, Precision, count, presets};
 use qkv_nn::Cx;
 use qkv_train::on_threads;
 use serde::Serialize;
@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// A model to measure; left out, one of MiniLM's size (6 layers of 384) with random weights
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
+    /// How many bits the matrices take: stored, f32, bf16, f16, int8 or int4
+    #[arg(long, value_name = "PRECISION", default_value_t)]
+    weights: Precision,
     /// Sentences
     #[arg(long, default_value_t = 64)]
     batch: usize,
@@ -38,6 +41,7 @@ struct Report {
     system: String,
     what: &'static str,
     params: u64,
+    weights: String,
     threads: usize,
     seconds: f64,
     best_seconds: f64,
@@ -58,7 +62,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 }
 
 fn measure(args: &Args) -> Result<Report, Fail> {
-    let model = Subject { model: args.model.as_deref(), spec: || presets::bert(30_522, 384, 6, 12, 512) }.load()?;
+    let model = Subject {
+        model: args.model.as_deref(),
+        weights: args.weights,
+        spec: || presets::bert(30_522, 384, 6, 12, 512),
+    }
+    .load()?;
     let tokens = batch(&random_ids(args.batch, args.length, CausalLm::vocabulary(&model)));
     let (mut times, mut first) = (vec![], vec![]);
     for _ in 0..args.rounds + 2 {
@@ -74,6 +83,7 @@ fn measure(args: &Args) -> Result<Report, Fail> {
         system: format!("qkv {}", env!("CARGO_PKG_VERSION")),
         what: "encode",
         params: count::parameters(&model).iter().map(count::Parameter::elements).sum(),
+        weights: args.weights.to_string(),
         threads: rayon::current_num_threads(),
         seconds: middle,
         best_seconds: times.iter().copied().fold(f64::INFINITY, f64::min),

@@ -10,7 +10,7 @@ mod translate;
 
 use crate::cli::fail::Fail;
 use crate::cli::input::not_zero;
-use qkv_model::{Pretrained, Spec, Transformer};
+use qkv_model::{Precision, Pretrained, Spec, Transformer};
 use qkv_nn::device;
 use std::path::Path;
 
@@ -52,14 +52,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 /// What is measured: a model from disk, or a network of a spec with random weights.
 struct Subject<'a, F> {
     model: Option<&'a Path>,
+    weights: Precision,
     spec: F,
 }
 
 impl<F: FnOnce() -> Spec> Subject<'_, F> {
     fn load(self) -> Result<Transformer, Fail> {
+        let device = device::default();
         match self.model {
-            Some(path) => Ok(Pretrained::load(&qkv_tasks::locate::model(path)?, &device::default())?.model),
-            None => Ok(Transformer::new(&(self.spec)(), 0, &device::default())?),
+            Some(path) => Ok(Pretrained::load_packed(&qkv_tasks::locate::model(path)?, &device, self.weights)?.model),
+            None => Ok(qkv_model::precision::pack(Transformer::new(&(self.spec)(), 0, &device)?, self.weights)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Subject, median, not_zero, random_ids, reports};
 use crate::cli::fail::Fail;
 use qkv_decode::{Beam, Chain, Engine, EngineConfig, Pick, Request, Search};
-use qkv_model::{CausalLm, count, presets};
+use qkv_model::{CausalLm, Precision, count, presets};
 use qkv_train::on_threads;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// A model to measure; left out, the 2017 paper's base (vocabulary 32,000) with random weights
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
+    /// How many bits the matrices take: stored, f32, bf16, f16, int8 or int4
+    #[arg(long, value_name = "PRECISION", default_value_t)]
+    weights: Precision,
     /// Sources
     #[arg(long, default_value_t = 16)]
     batch: usize,
@@ -47,6 +50,7 @@ struct Report {
     system: String,
     what: &'static str,
     params: u64,
+    weights: String,
     threads: usize,
     beam: usize,
     seconds: f64,
@@ -69,7 +73,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
 }
 
 fn measure(args: &Args) -> Result<Report, Fail> {
-    let model = Subject { model: args.model.as_deref(), spec: || presets::paper(32_000, 512, 6, 8, 2048) }.load()?;
+    let model = Subject {
+        model: args.model.as_deref(),
+        weights: args.weights,
+        spec: || presets::paper(32_000, 512, 6, 8, 2048),
+    }
+    .load()?;
     let sources = random_ids(args.batch, args.source, CausalLm::vocabulary(&model));
     let model = Arc::new(model);
     let request = |source: &Vec<u32>| Request {
@@ -93,6 +102,7 @@ fn measure(args: &Args) -> Result<Report, Fail> {
         system: format!("qkv {}", env!("CARGO_PKG_VERSION")),
         what: "translate",
         params: count::parameters(&*model).iter().map(count::Parameter::elements).sum(),
+        weights: args.weights.to_string(),
         threads: rayon::current_num_threads(),
         beam: args.beam,
         seconds: middle,

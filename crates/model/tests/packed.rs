@@ -1,0 +1,130 @@
+//! Networks that only answer: every family with packed matrices of every precision beside the same network in f32, what is
+//! written in eight and four bits, and what is refused.
+
+use burn::tensor::Device;
+use qkv_model::outputs::{Inputs, Output, OutputOptions, forward_outputs};
+use qkv_model::precision::packed_bytes;
+use qkv_model::spec::Input;
+use qkv_model::{Precision, Pretrained};
+use qkv_nn::walk;
+use qkv_weights::Checkpoint;
+use std::path::{Path, PathBuf};
+
+fn tiny() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny");
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(root).expect("fixtures").map(|e| e.expect("an entry").path()).collect();
+    all.sort();
+    all
+}
+
+/// What comes out first, for something that the network can read.
+fn answer(it: &Pretrained) -> Vec<f32> {
+    let mut inputs = Inputs::of_ids(vec![5, 6, 7, 11, 3, 9, 20]);
+    if it.spec().encoder().is_some() && it.spec().decoder().is_some() {
+        inputs.decoder_input_ids = Some(vec![vec![1, 8, 4]]);
+    }
+    if let Input::Patches { image, channels, .. } = it.spec().input {
+        let picture =
+            |c: usize| (0..image).map(|y| (0..image).map(|x| ((c + x * y) % 7) as f32 / 7.0).collect()).collect();
+        inputs = Inputs { pixel_values: Some(vec![(0..channels).map(picture).collect()]), ..Inputs::default() };
+    }
+    let outputs = forward_outputs(it, &inputs, OutputOptions::default()).expect("an answer");
+    let first =
+        outputs.into_iter().find_map(|(_, o)| if let Output::One(array) = o { Some(array.values) } else { None });
+    first.expect("an answer")
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+#[test]
+fn every_family_answers_alike_in_every_precision() {
+    for dir in tiny() {
+        let name = dir.file_name().expect("a name").to_string_lossy().to_string();
+        let plain = Pretrained::load(&dir, &Device::flex()).expect("loads");
+        let want = answer(&plain);
+        for (precision, least) in [
+            (Precision::Stored, 1.0 - 1e-9),
+            (Precision::F32, 1.0 - 1e-9),
+            (Precision::Bf16, 0.999),
+            (Precision::F16, 0.99999),
+            (Precision::Int8, 0.998),
+            (Precision::Int4, 0.9),
+        ] {
+            let packed = Pretrained::load_packed(&dir, &Device::flex(), precision).expect("loads");
+            let got = answer(&packed);
+            assert_eq!(got.len(), want.len());
+            let close = cosine(&got, &want);
+            assert!(close >= least, "{name} in {precision}: {close}");
+            if matches!(precision, Precision::F32 | Precision::Stored) {
+                let off = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(off < 2e-5, "{name} in {precision}: {off}");
+            }
+            // Recurrent cells stay as they are; everything else has matrices to pack, and nothing was written out for it.
+            assert!(!packed_bytes(&packed.model).is_empty(), "{name} in {precision}");
+        }
+    }
+}
+
+#[test]
+fn eight_and_four_bits_are_written_and_read_back() {
+    for dir in tiny() {
+        let name = dir.file_name().expect("a name").to_string_lossy().to_string();
+        let plain = Pretrained::load(&dir, &Device::flex()).expect("loads");
+        for precision in [Precision::Int8, Precision::Int4] {
+            let out = tempfile::tempdir().expect("a place");
+            let rounded = plain.save_grouped(out.path(), precision, u64::MAX).expect("written");
+            assert!(rounded > 0, "{name}");
+            let (file, bytes) =
+                (Checkpoint::open(out.path()).expect("opens"), |p: &Path| std::fs::metadata(p).expect("a file").len());
+            assert!(bytes(&out.path().join("model.safetensors")) < bytes(&dir.join("model.safetensors")), "{name}");
+            // As the file has them, which is what rounding while loading gives.
+            let back = Pretrained::load_packed(out.path(), &Device::flex(), Precision::Stored).expect("loads");
+            let asked = Pretrained::load_packed(&dir, &Device::flex(), precision).expect("loads");
+            assert_eq!(answer(&back), answer(&asked), "{name} in {precision}");
+            assert_eq!(packed_bytes(&back.model), packed_bytes(&asked.model), "{name} in {precision}");
+            // Number by number, they are the numbers that are packed.
+            let numbers = Pretrained::load(out.path(), &Device::flex()).expect("loads");
+            let values = |it: &Pretrained| {
+                let mut all = vec![];
+                walk(&it.model, |p| {
+                    all.push((p.path().to_string(), p.values().into_data().try_to_vec::<f32>().expect("f32")))
+                });
+                all
+            };
+            assert_eq!(values(&numbers), values(&back), "{name} in {precision}");
+            assert_eq!(
+                file.tensors().len(),
+                file.entries().len() + rounded + if precision == Precision::Int4 { mins(&file) } else { 0 }
+            );
+        }
+    }
+}
+
+/// How many matrices have minima.
+fn mins(file: &Checkpoint) -> usize {
+    let four = |e: &&qkv_weights::Entry| e.dtype == qkv_weights::Dtype::U8;
+    file.entries().iter().filter(four).count()
+}
+
+#[test]
+fn a_saved_network_has_the_numbers_of_the_packed_one() {
+    let dir = &tiny()[0];
+    let packed = Pretrained::load_packed(dir, &Device::flex(), Precision::Bf16).expect("loads");
+    let out = tempfile::tempdir().expect("a place");
+    packed.save(out.path(), qkv_weights::Dtype::BF16, u64::MAX).expect("written");
+    let again = Pretrained::load_packed(out.path(), &Device::flex(), Precision::Stored).expect("loads");
+    assert_eq!(answer(&packed), answer(&again));
+}
+
+#[test]
+fn precisions_have_names() {
+    for (name, precision) in Precision::ALL {
+        assert_eq!((name.parse::<Precision>().expect("known"), precision.to_string()), (precision, name.to_string()));
+    }
+    let error = "fp8".parse::<Precision>().expect_err("unknown");
+    assert_eq!(error.hint, "one of stored, f32, bf16, f16, int8, int4");
+}
