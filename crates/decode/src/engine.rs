@@ -33,13 +33,14 @@ mod text;
 pub use request::Request;
 
 use crate::decoder::{Decoder, PassInput, PassOutput};
+use crate::draft::{Draft, Drafting, guess};
 use crate::search::{Chosen, Machine, Next, SearchTrace, Sequence, View};
 use crate::text::Detokenizer;
 use plan::{Part, Plan};
 use qkv_base::{Error, Result};
 use qkv_nn::RowCache;
 use rayon::prelude::*;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use text::with_text;
 
@@ -118,6 +119,8 @@ pub struct Finished {
     pub trace: Option<SearchTrace>,
     /// tokens of the prompt that were not computed, because another row began with them
     pub cached: usize,
+    /// tokens that were guessed, and how many of them were right
+    pub guessed: (usize, usize),
 }
 
 /// What an engine has to do.
@@ -173,6 +176,9 @@ struct Live {
     source: Option<usize>,
     /// tokens of its prompt whose keys and values were taken from another row
     cached: usize,
+    /// what may come behind its next token
+    guesses: Vec<u32>,
+    drafting: Drafting,
 }
 
 /// What the rows of a request wait for.
@@ -242,13 +248,17 @@ impl Engine {
         let ids: Vec<RequestId> = requests.into_iter().map(|r| self.admit(r)).collect::<Result<_>>()?;
         let place = |id: RequestId| ids.binary_search(&id).ok();
         let mut found: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
+        // A pass may bring several tokens of a continuation; behind one that ends it nobody is told of the others.
+        let mut stopped: BTreeSet<(RequestId, usize)> = BTreeSet::new();
         while found.iter().any(Option::is_none) {
             for event in self.step()? {
                 match event {
                     StepEvent::Token(new) => {
                         if let Some(at) = place(new.request)
+                            && !stopped.contains(&(new.request, new.number))
                             && !hear(at, &new)
                         {
+                            stopped.insert((new.request, new.number));
                             self.stop(new.request, new.number);
                         }
                     }
@@ -270,6 +280,10 @@ impl Engine {
 
     /// Advances every row by one token, and prompts that are being read by a chunk.
     pub fn step(&mut self) -> Result<Vec<StepEvent>> {
+        qkv_kernels::threads::on_pool(|| self.advance_all())
+    }
+
+    fn advance_all(&mut self) -> Result<Vec<StepEvent>> {
         self.promote()?;
         let mut events = std::mem::take(&mut self.events);
         let pass = self.plan();
@@ -317,6 +331,9 @@ impl Engine {
                 live.push(one);
                 continue;
             };
+            if outcome.wrong > 0 {
+                self.cache.forget(before.start, outcome.wrong);
+            }
             events.extend(outcome.chosen.into_iter().map(|new| StepEvent::Token(one.tell(new))));
             match outcome.next {
                 Ok(None) => {
@@ -388,6 +405,8 @@ impl Engine {
 /// What came of a request in a step.
 struct Outcome {
     request: RequestId,
+    /// guesses that were wrong, whose keys and values are still there
+    wrong: usize,
     chosen: Vec<Chosen>,
     /// none: its prompt is still being read
     next: Result<Option<Next>>,
@@ -404,12 +423,49 @@ impl Live {
         }
         let mut chosen = vec![];
         if part.answers.is_empty() {
-            return Outcome { request: self.id, chosen, next: Ok(None) };
+            return Outcome { request: self.id, wrong: 0, chosen, next: Ok(None) };
         }
         let places = &plan.answers[part.answers.clone()];
-        let view = View { output, vocabulary, first: part.answers.start, places, tokens: plan.ids.len() };
-        let next = self.machine.advance(&self.request, &view, &mut chosen).map(Some);
-        Outcome { request: self.id, chosen, next }
+        let view = |first: usize, places| View { output, vocabulary, first, places, tokens: plan.ids.len() };
+        if self.guesses.is_empty() {
+            let next = self.machine.advance(&self.request, &view(part.answers.start, places), &mut chosen).map(Some);
+            return Outcome { request: self.id, wrong: 0, chosen, next };
+        }
+        // One token after the other, as without guesses; the first that was not guessed is where the next pass goes on.
+        let guesses = std::mem::take(&mut self.guesses);
+        let mut right = 0;
+        let next = loop {
+            let one = view(part.answers.start + right, &places[right..right + 1]);
+            let next = self.machine.advance(&self.request, &one, &mut chosen);
+            match &next {
+                Ok(Next::Rows { tokens, .. }) if guesses.get(right) == tokens.first() && right < guesses.len() => {
+                    right += 1
+                }
+                _ => break next.map(Some),
+            }
+        };
+        self.drafting.learn(guesses.len(), right);
+        Outcome { request: self.id, wrong: guesses.len() - right, chosen, next }
+    }
+
+    /// Guesses what comes behind the next token, where that is asked for and can be taken back.
+    fn guess(&mut self, can_forget: bool) {
+        self.guesses.clear();
+        let (Phase::Tokens(tokens), Some(said)) = (&self.phase, self.machine.only()) else { return };
+        if self.request.draft == Draft::None || !can_forget || tokens.len() != 1 || self.request.trace.is_some() {
+            return;
+        }
+        // The token of this pass is said already; behind the last one there is nothing to guess.
+        let room = self.request.max_tokens.saturating_sub(said.len() + 1);
+        let length = self.drafting.length().min(room);
+        if length == 0 {
+            return;
+        }
+        let written = [self.request.prompt.as_slice(), said].concat();
+        self.guesses = match (&self.request.source, self.request.draft) {
+            (Some(source), Draft::Source) => guess(&[source, &written], length),
+            _ => guess(&[&written], length),
+        };
     }
 
     fn tell(&mut self, new: Chosen) -> NewToken {
@@ -424,8 +480,9 @@ impl Live {
 
     fn finish(self, detokenizer: Option<&dyn Detokenizer>) -> StepEvent {
         let (request, all, cached) = (self.id, self.request, self.cached);
+        let guessed = (self.drafting.offered, self.drafting.accepted);
         match self.machine.finish(&all).and_then(|(s, t)| Ok((with_text(s, &all, detokenizer)?, t))) {
-            Ok((sequences, trace)) => StepEvent::Finished(Finished { request, sequences, trace, cached }),
+            Ok((sequences, trace)) => StepEvent::Finished(Finished { request, sequences, trace, cached, guessed }),
             Err(error) => StepEvent::Failed { request, error },
         }
     }

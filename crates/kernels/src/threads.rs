@@ -12,6 +12,15 @@ use std::ops::Range;
 /// Below this many elements a loop stays on its thread: waking another one costs more than it saves.
 pub const SERIAL: usize = 16 * 1024;
 
+/// Runs `f` on a thread of the pool, whoever calls. A pass through a network is hundreds of small regions; from outside of the
+/// pool each of them would be handed over to it and waited for, from inside it is begun where it stands.
+pub fn on_pool<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    match rayon::current_thread_index() {
+        Some(_) => f(),
+        None => rayon::scope(|_| f()),
+    }
+}
+
 /// Rows per chunk for rows of `width` elements: about 32 Ki elements, a function of the shape alone.
 pub fn chunk_rows(width: usize) -> usize {
     (32 * 1024 / width.max(1)).clamp(1, 4096)

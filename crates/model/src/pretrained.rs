@@ -287,9 +287,11 @@ fn import(
             && let Some(elements) = packer.take_blocks(slot, file, name)?
         {
             report.elements += elements;
+            file.release(name);
             continue;
         }
         let theirs = file.read_f32_counting(name, &mut finite)?;
+        file.release(name);
         report.elements += theirs.len() as u64;
         let parts = if slot.is_plain() { vec![theirs] } else { slot.inward(&theirs) };
         for (parameter, part) in slot.ours().zip(parts) {

@@ -125,6 +125,12 @@ impl Transformer {
         })
     }
 
+    /// The network outside of any graph, to answer with. One that is not in a graph is handed out as it is: burn's `valid` would
+    /// write out every packed weight as f32.
+    pub fn answering(&self) -> Self {
+        if self.device().is_autodiff() { self.valid() } else { self.clone() }
+    }
+
     /// What this network is.
     pub fn spec(&self) -> &Spec {
         &self.spec

@@ -65,6 +65,9 @@ fn every_family_answers_alike_in_every_precision() {
             }
             // Recurrent cells stay as they are; everything else has matrices to pack, and nothing was written out for it.
             assert!(!packed_bytes(&packed.model).is_empty(), "{name} in {precision}");
+            let written_out =
+                |it: &qkv_model::Transformer| it.tokens.as_ref().is_some_and(|t| t.weight.is_initialized());
+            assert!(!written_out(&packed.model) && !written_out(&packed.model.answering()), "{name} in {precision}");
         }
     }
 }

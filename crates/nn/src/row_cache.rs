@@ -262,6 +262,16 @@ impl RowCache {
         }
     }
 
+    /// Forgets the last `tokens` tokens of a row: guesses that were wrong. What they left is written over by what comes.
+    ///
+    /// # Panics
+    /// If the row does not hold so many.
+    pub fn forget(&mut self, row: usize, tokens: usize) {
+        let held = &mut self.rows[row];
+        assert!(tokens <= held.len && self.states.is_empty(), "cache: {tokens} tokens cannot be forgotten");
+        held.len -= tokens;
+    }
+
     /// The rows of the pass under way and how many tokens each gets.
     pub fn pass(&self) -> &[(usize, usize)] {
         &self.pass.tokens

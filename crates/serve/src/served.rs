@@ -4,7 +4,6 @@ use crate::engine_thread::EngineThread;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use burn::module::Module;
 use qkv_base::Task;
 use qkv_decode::{Adapted, Decoder, EngineConfig};
 use qkv_model::Transformer;
@@ -44,7 +43,7 @@ impl Served {
     /// Starts the thread of a model.
     pub fn new(name: impl Into<String>, model: Arc<TextModel>, limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let decoder: Option<Arc<dyn Decoder>> = match model.spec().decoder() {
-            Some(_) => Some(Arc::new(model.network.model.clone().valid())),
+            Some(_) => Some(Arc::new(model.network.model.answering())),
             None => None,
         };
         Self::with_decoder(name, model, decoder, limits, metrics)
@@ -63,7 +62,7 @@ impl Served {
             return Ok(Self::new(name, model, limits, metrics));
         }
         let (names, networks): (Vec<String>, Vec<Transformer>) = adapters.into_iter().unzip();
-        let network = model.network.model.clone().with_adapters(networks)?.valid();
+        let network = model.network.model.clone().with_adapters(networks)?.answering();
         let decoder = Arc::new(Adapted { network, adapters: names.len() });
         Ok(Self { adapters: names, ..Self::with_decoder(name, model, Some(decoder), limits, metrics) })
     }

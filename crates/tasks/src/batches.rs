@@ -5,6 +5,7 @@ use crate::TextModel;
 use burn::tensor::Tensor;
 use qkv_base::{Error, Kind, Result};
 use qkv_kernels::Ids;
+use qkv_kernels::threads::on_pool;
 use qkv_model::Tokens;
 use qkv_text::{Encoding, Tokenizer};
 
@@ -27,11 +28,11 @@ pub struct Silent;
 impl Listener for Silent {}
 
 /// Works through `encodings`, `rows` at a time.
-pub(crate) fn in_batches<T>(
+pub(crate) fn in_batches<T: Send>(
     encodings: &[Encoding],
     rows: usize,
     listener: &mut dyn Listener,
-    mut work: impl FnMut(&[usize], Tokens) -> Result<Vec<T>>,
+    mut work: impl FnMut(&[usize], Tokens) -> Result<Vec<T>> + Send,
 ) -> Result<Vec<T>> {
     let mut order: Vec<usize> = (0..encodings.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(encodings[*i].len()), *i));
@@ -41,7 +42,7 @@ pub(crate) fn in_batches<T>(
         if listener.is_cancelled() {
             return Err(interrupted());
         }
-        let made = work(batch, tokens(batch.iter().map(|i| &encodings[*i])))?;
+        let made = on_pool(|| work(batch, tokens(batch.iter().map(|i| &encodings[*i]))))?;
         for (i, answer) in batch.iter().zip(made) {
             answers[*i] = Some(answer);
         }

@@ -2,8 +2,8 @@
 
 use crate::TextModel;
 use crate::batches::interrupted;
-use burn::module::Module;
 use qkv_base::{Error, Result};
+use qkv_decode::Draft;
 use qkv_decode::{
     Chain, Detokenizer, End, Engine, EngineConfig, Finished, NewToken, Pick, Request, RequestId, Sequence, StepEvent,
     TextStream, align, hard,
@@ -30,6 +30,8 @@ pub struct Generation<'a> {
     pub seed: u64,
     /// texts that end an answer and are not said
     pub stops: Vec<String>,
+    /// where guesses of the next tokens come from; they change the time and nothing else
+    pub draft: Draft,
     /// whether to keep what every step did
     pub traced: bool,
 }
@@ -53,6 +55,9 @@ pub struct Written {
     /// which source tokens it looked at
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alignment: Option<Alignment>,
+    /// tokens that were guessed, and how many of them were right
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guessed: Option<(usize, usize)>,
 }
 
 /// Which source tokens a text looked at.
@@ -118,7 +123,7 @@ impl<'a> Generation<'a> {
         }
         chain.check(CausalLm::vocabulary(&model.network.model))?;
         let (max_tokens, otherwise, seed) = (None, 128, 0);
-        Ok(Self { model, chain, search, max_tokens, otherwise, seed, stops: vec![], traced: false })
+        Ok(Self { model, chain, search, max_tokens, otherwise, seed, stops: vec![], draft: Draft::None, traced: false })
     }
 
     /// The texts for some prompts (sources, for a model that reads them), `[prompt][text]`, best first; `first` is the
@@ -130,7 +135,7 @@ impl<'a> Generation<'a> {
         hear: Hear,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<(Vec<Vec<Written>>, Vec<Traced>)> {
-        let network = self.model.network.model.valid();
+        let network = self.model.network.model.answering();
         let mut engine = Engine::new(Arc::new(network), EngineConfig::default());
         if let Some(tokenizer) = self.model.shared_tokenizer() {
             engine = engine.with_text(Arc::new(Pieces(tokenizer)));
@@ -166,7 +171,8 @@ impl<'a> Generation<'a> {
         for (prompt, one) in found.into_iter().flatten().enumerate() {
             told.rest(prompt, &one, hear)?;
             traces.extend(one.trace);
-            let texts = one.sequences.into_iter().map(|sequence| self.written(sequence));
+            let guessed = (self.draft != Draft::None).then_some(one.guessed);
+            let texts = one.sequences.into_iter().map(|sequence| Ok(Written { guessed, ..self.written(sequence)? }));
             written.push(texts.collect::<Result<_>>()?);
         }
         traces.iter_mut().filter(|_| self.model.maybe_tokenizer().is_some()).for_each(|trace| match trace {
@@ -192,6 +198,7 @@ impl<'a> Generation<'a> {
             stop: self.stops.clone(),
             seed: self.seed,
             number: first + i as u64,
+            draft: self.draft,
             trace: (self.traced && (is_beam || prompts.len() == 1)).then_some(8),
             ..Request::new(if is_pair { start.clone() } else { prompt.clone() })
         };
@@ -209,6 +216,7 @@ impl<'a> Generation<'a> {
             logprobs: Some(sequence.logprobs),
             ids: sequence.ids,
             alignment: None,
+            guessed: None,
         })
     }
 

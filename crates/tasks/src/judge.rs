@@ -5,7 +5,6 @@ use crate::generate::{Generation, Search};
 use crate::look::Look;
 use crate::metric::{Metric, Scores};
 use crate::{TextModel, sheet};
-use burn::module::Module;
 use qkv_base::{Error, Kind, Result, Task};
 use qkv_data::batch::Side;
 use qkv_data::objective::{Borders, Labels, Made, Packed, Prepared, Sample};
@@ -131,7 +130,7 @@ impl Judge<'_> {
         ready: &[Ready],
         mut see: impl FnMut(&[Ready], &Batch, Vec<f32>, usize) -> Result<()>,
     ) -> Result<()> {
-        let model = self.model.network.model.valid();
+        let model = self.model.network.model.answering();
         let longest = ready.last().map_or(1, |r| r.sample.length()).max(1);
         // A quarter of a gigabyte of scores at most.
         let most = (1 << 26) / (longest * model.spec().vocabulary().unwrap_or(1)).max(1);

@@ -216,6 +216,24 @@ impl Checkpoint {
         grouped.read(|(entry, part)| self.bytes(entry, part).into_owned())
     }
 
+    /// Lets go of the memory that the bytes of a tensor take, where the file is mapped: they have been read, and would be read from
+    /// disk again. Without this a network that is loaded counts twice, once as it is computed with and once as its file.
+    pub fn release(&self, name: &str) {
+        let Some(index) = self.index(name) else { return };
+        let let_go = |entry: &Entry, part: &Part| {
+            if part.view.is_none() {
+                self.buffers[part.buffer].release(part.start, entry.bytes as usize);
+            }
+        };
+        match &self.parts[index] {
+            Place::Plain(part) => let_go(&self.entries[index], part),
+            Place::Grouped(grouped) => {
+                let beside = [Some(&grouped.quants), Some(&grouped.scale), grouped.min.as_ref()];
+                beside.into_iter().flatten().for_each(|(entry, part)| let_go(entry, part));
+            }
+        }
+    }
+
     /// Every tensor as it is, to be written elsewhere bit for bit.
     pub fn tensors(&self) -> Vec<Tensor<'_>> {
         fn raw<'a>(file: &'a Checkpoint, entry: &'a Entry, part: &'a Part) -> Tensor<'a> {

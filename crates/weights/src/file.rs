@@ -22,6 +22,19 @@ pub(crate) enum Bytes {
     Mapped(Mmap),
 }
 
+impl Bytes {
+    /// Lets go of the memory behind some bytes of a map; the next read takes them from disk again.
+    pub(crate) fn release(&self, from: usize, len: usize) {
+        #[cfg(unix)]
+        if let Bytes::Mapped(map) = self {
+            // SAFETY: the map is read-only and backed by its file, so that pages which are let go come back as they were.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, len) };
+        }
+        #[cfg(not(unix))]
+        let _ = (from, len);
+    }
+}
+
 impl Deref for Bytes {
     type Target = [u8];
 
@@ -80,6 +93,20 @@ mod tests {
             assert_eq!((file.bytes, file.mapped), (length, mapped));
             assert!(bytes.len() as u64 == length && bytes.iter().all(|&b| b == 7));
         }
+    }
+
+    #[test]
+    fn what_is_let_go_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        let content: Vec<u8> = (0..3 * MAPPED_FROM).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let (_, bytes) = open(&path).unwrap();
+        assert_eq!(&bytes[..], content);
+        bytes.release(5, 2_000_000);
+        bytes.release(0, content.len());
+        assert_eq!(&bytes[..], content);
+        Bytes::Held(vec![1, 2]).release(0, 2);
     }
 
     #[test]

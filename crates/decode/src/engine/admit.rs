@@ -2,6 +2,7 @@
 //! is not computed again.
 
 use super::{Engine, Live, Phase, Request, RequestId, Waiting};
+use crate::draft::Drafting;
 use crate::search::Machine;
 use qkv_base::{Error, Result};
 
@@ -51,7 +52,9 @@ impl Engine {
             let machine = Machine::new(&request, self.detokenizer.as_deref());
             let borrow = self.donor(&request, source);
             let phase = Phase::Prefill { done: 0, borrow };
-            self.live.push(Live { id, request, machine, said: vec![], rows: 1, phase, source, cached: 0 });
+            let (guesses, drafting) = (vec![], Drafting::new());
+            let said = vec![];
+            self.live.push(Live { id, request, machine, said, rows: 1, phase, source, cached: 0, guesses, drafting });
         }
         Ok(())
     }

@@ -35,6 +35,8 @@ impl Engine {
         for i in 0..self.live.len() {
             self.borrow_prefix(i, first);
             first += self.live[i].rows;
+            let can_forget = self.cache.can_share_prefix();
+            self.live[i].guess(can_forget);
         }
         let chunks = self.prefill_chunks();
         first = 0;
@@ -42,10 +44,13 @@ impl Engine {
             let begin = (plan.ids.len(), plan.answers.len());
             match &live.phase {
                 Phase::Tokens(tokens) => {
+                    // Guesses are there for one row only: they stand behind its token, and each of them has an answer.
                     for (row, id) in tokens.iter().enumerate() {
-                        plan.answers.push(plan.ids.len());
+                        let begin = plan.ids.len();
                         plan.ids.push(*id);
-                        plan.rows.push((first + row, 1));
+                        plan.ids.extend_from_slice(&live.guesses);
+                        plan.answers.extend(begin..plan.ids.len());
+                        plan.rows.push((first + row, plan.ids.len() - begin));
                     }
                 }
                 Phase::Prefill { borrow: Some(_), .. } => {}

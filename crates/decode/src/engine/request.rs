@@ -1,6 +1,7 @@
 //! What is asked of an engine, and what it refuses.
 
 use crate::decoder::Decoder;
+use crate::draft::Draft;
 use crate::search::Search;
 use crate::{Chain, History};
 use qkv_base::{Error, Key, Result};
@@ -28,6 +29,8 @@ pub struct Request {
     pub seed: u64,
     /// the number of this request within the whole run: with it, batches draw what singles draw
     pub number: u64,
+    /// where guesses of the next tokens come from; they change the time and nothing else
+    pub draft: Draft,
     /// whether to tell what the search did: so many of the best tokens of each step
     pub trace: Option<usize>,
     /// how many of the most probable tokens are told beside each token that is chosen; a beam tells none
@@ -48,6 +51,7 @@ impl Request {
             stop: vec![],
             seed: 0,
             number: 0,
+            draft: Draft::None,
             trace: None,
             top_logprobs: 0,
         }

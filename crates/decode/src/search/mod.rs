@@ -207,6 +207,14 @@ impl Machine {
         }
     }
 
+    /// What was said so far, of a search with one continuation that is certain as it goes.
+    pub(crate) fn only(&self) -> Option<&[u32]> {
+        match self {
+            Self::Sample(state) => state.only(),
+            _ => None,
+        }
+    }
+
     /// Ends one continuation where it is; which of the rows stay.
     pub(crate) fn stop(&mut self, number: usize) -> Vec<usize> {
         match self {

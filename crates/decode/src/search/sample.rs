@@ -73,6 +73,14 @@ impl Sampling {
         Ok(if from.is_empty() { Next::Done } else { Next::Rows { from, tokens } })
     }
 
+    /// What was said, where there is one continuation.
+    pub(crate) fn only(&self) -> Option<&[u32]> {
+        match self.drafts.as_slice() {
+            [one] => Some(&one.sequence.ids),
+            _ => None,
+        }
+    }
+
     pub(crate) fn stop(&mut self, number: usize) -> Vec<usize> {
         let Some(draft) = self.drafts.get_mut(number) else { return (0..self.of_row.len()).collect() };
         if self.of_row.contains(&number) {

@@ -27,8 +27,6 @@ const OUTS: usize = 16;
 pub(super) const BLOCK: usize = 32;
 /// The most rows of x in a tile.
 const ROWS: usize = 8;
-/// Below this many multiplications a product stays on its thread.
-const SERIAL: usize = 1 << 17;
 
 /// Scales (or minima): as small as they can be without rounding.
 #[derive(Clone, Debug)]
@@ -179,41 +177,31 @@ impl Blocks {
         }
     }
 
-    /// `y ← x·Wᵀ + bias` for all rows of x.
-    pub(super) fn product(&self, x: &Activations, bias: Option<&[f32]>, y: Outputs) {
+    /// How many sixteens of outputs there are: each can be computed by itself.
+    pub(super) fn units(&self) -> usize {
+        self.n.div_ceil(OUTS)
+    }
+
+    /// The outputs of sixteen `s`, `y ← x·Wᵀ + bias`, for all rows of x.
+    pub(super) fn product(&self, s: usize, x: &Activations, bias: Option<&[f32]>, y: Outputs) {
         assert!(x.k == self.k && x.group == self.group, "x was made for another weight");
         let lines = self.k / BLOCK * self.bits.lines();
-        let sixteen = |s: usize| {
-            let part = Part {
-                blocks: self,
-                quants: &self.quants[s * lines..(s + 1) * lines],
-                first: s * (self.k / self.group) * OUTS,
-            };
-            let here = OUTS.min(self.n - s * OUTS);
-            let bias = bias.map(|bias| &bias[s * OUTS..s * OUTS + here]);
-            let mut i = 0;
-            while i < x.rows {
-                let mut sums = [[0.0; OUTS]; ROWS];
-                let rows = tile(part, x, i, &mut sums);
-                for (r, sums) in sums.iter_mut().take(rows).enumerate() {
-                    if let Some(bias) = bias {
-                        sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
-                    }
-                    // SAFETY: sixteens do not share outputs, and each is computed by one thread.
-                    unsafe { y.at(i + r, s * OUTS, here) }.copy_from_slice(&sums[..here]);
+        let first = s * (self.k / self.group) * OUTS;
+        let part = Part { blocks: self, quants: &self.quants[s * lines..(s + 1) * lines], first };
+        let here = OUTS.min(self.n - s * OUTS);
+        let bias = bias.map(|bias| &bias[s * OUTS..s * OUTS + here]);
+        let mut i = 0;
+        while i < x.rows {
+            let mut sums = [[0.0; OUTS]; ROWS];
+            let rows = tile(part, x, i, &mut sums);
+            for (r, sums) in sums.iter_mut().take(rows).enumerate() {
+                if let Some(bias) = bias {
+                    sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
                 }
-                i += rows;
+                // SAFETY: sixteens do not share outputs, and each is computed by one thread.
+                unsafe { y.at(i + r, s * OUTS, here) }.copy_from_slice(&sums[..here]);
             }
-        };
-        let sixteens = self.n.div_ceil(OUTS);
-        if x.rows * self.n * self.k >= SERIAL && rayon::current_num_threads() > 1 {
-            // About 32 shares: enough to even out cores that do not run at one speed.
-            let share = sixteens.div_ceil(32).max(1);
-            (0..sixteens.div_ceil(share)).into_par_iter().with_max_len(1).for_each(|i| {
-                (i * share..sixteens.min((i + 1) * share)).for_each(&sixteen);
-            });
-        } else {
-            (0..sixteens).for_each(sixteen);
+            i += rows;
         }
     }
 

@@ -28,8 +28,12 @@ use blocks::{Activations, Blocks};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Device, Tensor, TensorData};
 use panels::Panels;
+use rayon::prelude::*;
 use std::fmt;
 use std::sync::Arc;
+
+/// Below this many multiplications a product stays on its thread.
+const SERIAL: usize = 1 << 17;
 
 /// A packed matrix `[n, k]`.
 pub struct Weight {
@@ -72,6 +76,14 @@ impl Weight {
         }
     }
 
+    /// How many pieces the product can be cut into.
+    fn units(&self) -> usize {
+        match &self.form {
+            Form::Panels(panels) => panels.units(),
+            Form::Blocks(blocks) => blocks.units(),
+        }
+    }
+
     /// What a number is stored as: `f32`, `bf16`, `f16`, `int8` or `int4`.
     pub fn precision(&self) -> &'static str {
         match &self.form {
@@ -95,7 +107,6 @@ impl Weight {
 
     /// All numbers as f32, `[n, k]` by rows: what the products compute with.
     pub fn values(&self) -> Vec<f32> {
-        use rayon::prelude::*;
         let mut all = uninit(self.rows * self.width);
         if self.width > 0 {
             all.par_chunks_exact_mut(self.width).enumerate().for_each(|(i, row)| self.row(i, row));
@@ -180,19 +191,37 @@ fn products(x: &[f32], weights: &[&Weight], biases: &[Option<&[f32]>], act: Opti
     let total: usize = weights.iter().map(|w| w.rows).sum();
     let mut y = uninit(rows * total);
     // x is rounded once for all weights that want it in the same groups.
-    let mut rounded: [Option<Activations>; 2] = [None, None];
+    let wants = |group: usize| weights.iter().any(|w| matches!(&w.form, Form::Blocks(b) if b.group() == group));
+    let rounded = [32, 16].map(|group| wants(group).then(|| Activations::of(x, width, group)));
+    // One region for all parts: shares of about 512 outputs of one weight, so that cores of different speed end together.
+    let mut shares = vec![];
     let mut first = 0;
-    for (weight, bias) in weights.iter().zip(biases) {
+    for (i, weight) in weights.iter().enumerate() {
         let outputs = Outputs::of(&mut y, total, first);
-        match &weight.form {
-            Form::Panels(panels) => panels.product(x, rows, *bias, outputs),
-            Form::Blocks(blocks) => {
-                let x = rounded[usize::from(blocks.group() == 16)]
-                    .get_or_insert_with(|| Activations::of(x, width, blocks.group()));
-                blocks.product(x, *bias, outputs);
+        let together = match &weight.form {
+            Form::Panels(_) => 1,
+            Form::Blocks(_) => weight.units().div_ceil(16).clamp(1, 32),
+        };
+        let cut = |from: usize| (i, outputs, from..weight.units().min(from + together));
+        shares.extend((0..weight.units()).step_by(together).map(cut));
+        first += weight.rows;
+    }
+    let share = |(i, outputs, units): (usize, Outputs, std::ops::Range<usize>)| {
+        for unit in units {
+            match (&weights[i].form, &rounded) {
+                (Form::Panels(panels), _) => panels.product(unit, x, rows, biases[i], outputs),
+                (Form::Blocks(blocks), [Some(x), _]) if blocks.group() == 32 => {
+                    blocks.product(unit, x, biases[i], outputs)
+                }
+                (Form::Blocks(blocks), [_, Some(x)]) => blocks.product(unit, x, biases[i], outputs),
+                (Form::Blocks(_), _) => unreachable!("x was rounded for every group that is there"),
             }
         }
-        first += weight.rows;
+    };
+    if rows * width * total >= SERIAL && rayon::current_num_threads() > 1 {
+        shares.into_par_iter().with_max_len(1).for_each(share);
+    } else {
+        shares.into_iter().for_each(share);
     }
     let Some(act) = act else { return y };
     let mut after = uninit(y.len());

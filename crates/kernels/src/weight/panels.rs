@@ -36,8 +36,6 @@ impl Float {
 const ROWS: usize = 6;
 /// The longest cut along k: 128 KiB of a panel of f32.
 const CUT: usize = 512;
-/// Below this many multiplications a product stays on its thread.
-const SERIAL: usize = 1 << 16;
 
 /// A packed matrix `[n, k]`.
 #[derive(Clone, Debug)]
@@ -107,47 +105,42 @@ impl Panels {
         }
     }
 
-    /// `y ← x·Wᵀ + bias` for all rows of x.
-    pub(super) fn product(&self, x: &[f32], m: usize, bias: Option<&[f32]>, y: Outputs) {
+    /// How many panels there are: each can be computed by itself.
+    pub(super) fn units(&self) -> usize {
+        self.n.div_ceil(self.width)
+    }
+
+    /// The outputs of panel `j`, `y ← x·Wᵀ + bias`, for all rows of x.
+    pub(super) fn product(&self, j: usize, x: &[f32], m: usize, bias: Option<&[f32]>, y: Outputs) {
         let (n, k, width) = (self.n, self.k, self.width);
-        let size = width * k * self.float.size();
-        let data = super::bytes(&self.data);
-        let panel = |j: usize| {
-            let first = j * width;
-            let here = width.min(n - first);
-            let mut start = [0.0; 64];
-            if let Some(bias) = bias {
-                start[..here].copy_from_slice(&bias[first..first + here]);
-            }
-            let mut sums = [[0.0f32; 64]; ROWS];
-            for from in (0..k.max(1)).step_by(CUT) {
-                let len = CUT.min(k - from);
-                let panel = &data[j * size + from * width * self.float.size()..][..len * width * self.float.size()];
-                for i in (0..m).step_by(ROWS) {
-                    let rows = ROWS.min(m - i);
-                    for r in 0..rows {
-                        // SAFETY: panels do not share outputs, and each is computed by one thread.
-                        let out = unsafe { y.at(i + r, first, here) };
-                        if from == 0 {
-                            sums[r] = start;
-                        } else {
-                            sums[r][..here].copy_from_slice(out);
-                        }
-                    }
-                    let part = Part { float: self.float, panel, x: &x[i * k + from..], apart: k, len };
-                    tile(part, width, rows, &mut sums);
-                    for r in 0..rows {
-                        // SAFETY: as above.
-                        unsafe { y.at(i + r, first, here) }.copy_from_slice(&sums[r][..here]);
+        let (first, size) = (j * width, width * self.float.size());
+        let here = width.min(n - first);
+        let mut start = [0.0; 64];
+        if let Some(bias) = bias {
+            start[..here].copy_from_slice(&bias[first..first + here]);
+        }
+        let mut sums = [[0.0f32; 64]; ROWS];
+        for from in (0..k.max(1)).step_by(CUT) {
+            let len = CUT.min(k - from);
+            let panel = &super::bytes(&self.data)[(j * k + from) * size..][..len * size];
+            for i in (0..m).step_by(ROWS) {
+                let rows = ROWS.min(m - i);
+                for (r, sums) in sums.iter_mut().take(rows).enumerate() {
+                    // SAFETY: panels do not share outputs, and each is computed by one thread.
+                    let out = unsafe { y.at(i + r, first, here) };
+                    if from == 0 {
+                        *sums = start;
+                    } else {
+                        sums[..here].copy_from_slice(out);
                     }
                 }
+                let part = Part { float: self.float, panel, x: &x[i * k + from..], apart: k, len };
+                tile(part, width, rows, &mut sums);
+                for (r, sums) in sums.iter().take(rows).enumerate() {
+                    // SAFETY: as above.
+                    unsafe { y.at(i + r, first, here) }.copy_from_slice(&sums[..here]);
+                }
             }
-        };
-        let panels = n.div_ceil(width);
-        if m * n * k >= SERIAL && rayon::current_num_threads() > 1 {
-            (0..panels).into_par_iter().with_max_len(1).for_each(panel);
-        } else {
-            (0..panels).for_each(panel);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::flags::{tell, write_trace};
 use super::input::{self, not_zero};
 use super::signals::{catch_interrupts, interrupted};
 use super::terminal::{progress, say, say_json, say_part, talk};
-use qkv_decode::Chain;
+use qkv_decode::{Chain, Draft};
 use qkv_tasks::TextModel;
 use qkv_tasks::generate::{Generation, Search, Traced, Written};
 use serde::Serialize;
@@ -49,11 +49,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     }
     catch_interrupts();
     let began = Instant::now();
-    let mut said = 0;
+    let (mut said, mut guessed) = (0, (0, 0));
     // Where the answers go to the terminal, they are the progress.
     let bar = progress(if std::io::stdout().is_terminal() { 1 } else { prompts.len() }, "writing");
     for (b, batch) in prompts.chunks(args.batch).enumerate() {
-        said += args.batch(&generation, batch, b * args.batch, prompts.len() > 1)?;
+        let (more, (offered, right)) = args.batch(&generation, batch, b * args.batch, prompts.len() > 1)?;
+        said += more;
+        guessed = (guessed.0 + offered, guessed.1 + right);
         bar.inc(batch.len() as u64);
         if interrupted() {
             return Err(Fail::interrupted());
@@ -62,16 +64,27 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     bar.finish_and_clear();
     let seconds = began.elapsed().as_secs_f64();
     talk(format_args!("{said} tokens in {seconds:.2} s ({:.1} tokens/s)", said as f64 / seconds.max(1e-9)));
+    if args.draft != Draft::None {
+        talk(format_args!("{} of {} guessed tokens were right", guessed.1, guessed.0));
+    }
     Ok(())
 }
 
 impl Args {
-    /// One batch; how many tokens were said.
-    fn batch(&self, generation: &Generation, prompts: &[Vec<u32>], first: usize, many: bool) -> Result<usize, Fail> {
+    /// One batch; how many tokens were said, how many were guessed, and how many of those were right.
+    fn batch(
+        &self,
+        generation: &Generation,
+        prompts: &[Vec<u32>],
+        first: usize,
+        many: bool,
+    ) -> Result<(usize, (usize, usize)), Fail> {
         let streams = !self.json && !many && self.n == 1 && generation.model.maybe_tokenizer().is_some();
         let mut hear = |_: usize, _: usize, text: &str| if streams { say_part(text) } else { Ok(()) };
         let (mut answers, traces) = generation.run(prompts, first as u64, &mut hear, &interrupted)?;
         let said = answers.iter().flatten().map(|a| a.ids.len()).sum();
+        let guesses = answers.iter().flatten().filter_map(|a| a.guessed);
+        let guessed = guesses.fold((0, 0), |sum, (offered, right)| (sum.0 + offered, sum.1 + right));
         if interrupted() && many {
             return Err(Fail::interrupted());
         }
@@ -97,7 +110,7 @@ impl Args {
         if let (Some(to), false) = (&self.trace, self.json && self.trace.as_deref() == Some("-")) {
             write_trace(&traces, to)?;
         }
-        Ok(said)
+        Ok((said, guessed))
     }
 }
 

@@ -12,7 +12,6 @@ use crate::body::Call;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::served::Served;
-use burn::module::Module;
 use qkv_decode::{Engine, EngineConfig, SearchTrace};
 use qkv_insight::see;
 use qkv_insight::see::view::Options;
@@ -171,7 +170,7 @@ fn request(fields: &Fields, served: &Served, app: &App, looked: &Looked) -> ApiR
 }
 
 fn run_trace(model: &TextModel, request: qkv_decode::Request) -> qkv_base::Result<Option<SearchTrace>> {
-    let mut engine = Engine::new(Arc::new(model.network.model.clone().valid()), EngineConfig::default());
+    let mut engine = Engine::new(Arc::new(model.network.model.answering()), EngineConfig::default());
     if let Some(tokenizer) = model.shared_tokenizer() {
         engine = engine.with_text(detokenizer(tokenizer));
     }

@@ -31,8 +31,9 @@ const KINDS: [(u64, usize, i32, bool, bool); 9] = [
 fn product(blocks: &Blocks, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
     let rows = x.len() / blocks.k;
     let mut y = vec![f32::NAN; rows * blocks.n];
-    let n = blocks.n;
-    blocks.product(&Activations::of(x, blocks.k, blocks.group), bias, Outputs::of(&mut y, n, 0));
+    let (n, x) = (blocks.n, Activations::of(x, blocks.k, blocks.group));
+    let outputs = Outputs::of(&mut y, n, 0);
+    (0..blocks.units()).into_par_iter().for_each(|s| blocks.product(s, &x, bias, outputs));
     y
 }
 

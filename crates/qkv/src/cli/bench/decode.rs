@@ -5,7 +5,7 @@
 
 use super::{Subject, median, random_ids, reports};
 use crate::cli::fail::Fail;
-use qkv_decode::{Chain, Engine, EngineConfig, Pick, Request};
+use qkv_decode::{Chain, Draft, Engine, EngineConfig, Pick, Request};
 use qkv_model::{CausalLm, Precision, count, precision, presets};
 use qkv_train::on_threads;
 use rayon::prelude::*;
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Tokens to say
     #[arg(long, default_value_t = 64)]
     tokens: usize,
+    /// Where guesses of the next tokens come from: none or ngram
+    #[arg(long, value_name = "KIND", default_value_t, value_parser = clap::value_parser!(Draft))]
+    draft: Draft,
     /// Rows
     #[arg(long, default_value_t = 1)]
     batch: usize,
@@ -55,6 +58,8 @@ struct Report {
     best_ms_per_token: f64,
     bandwidth_gb_per_s: f64,
     share_of_bandwidth: f64,
+    /// tokens that were guessed, and how many of them were right
+    guessed: (usize, usize),
     ids: Vec<u32>,
 }
 
@@ -89,14 +94,20 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     let prompts = random_ids(args.batch, args.prompt, CausalLm::vocabulary(&model));
     let chain = Chain { steps: vec![], pick: Pick::Greedy };
     let model = Arc::new(model);
-    let request = |prompt: Vec<u32>| Request { chain: chain.clone(), max_tokens: args.tokens, ..Request::new(prompt) };
-    let (mut times, mut ids) = (vec![], vec![]);
+    let request = |prompt: Vec<u32>| Request {
+        chain: chain.clone(),
+        max_tokens: args.tokens,
+        draft: args.draft,
+        ..Request::new(prompt)
+    };
+    let (mut times, mut ids, mut guessed) = (vec![], vec![], (0, 0));
     for _ in 0..=args.rounds {
         let start = Instant::now();
         let mut engine = Engine::new(model.clone(), EngineConfig::default());
         let said = engine.run(prompts.iter().cloned().map(request).collect(), &mut |_, _| true)?;
         times.push(start.elapsed().as_secs_f64() / args.tokens as f64);
         ids = said[0].sequences[0].ids.clone();
+        guessed = said.iter().fold((0, 0), |sum, one| (sum.0 + one.guessed.0, sum.1 + one.guessed.1));
     }
     let times = times.split_off(1);
     let params: u64 = count::parameters(&*model).iter().map(count::Parameter::elements).sum();
@@ -115,6 +126,7 @@ fn measure(args: &Args) -> Result<Report, Fail> {
         best_ms_per_token: 1e3 * times.iter().copied().fold(f64::INFINITY, f64::min),
         bandwidth_gb_per_s: bandwidth,
         share_of_bandwidth: bytes as f64 / middle / (bandwidth * 1e9),
+        guessed,
         ids,
     })
 }

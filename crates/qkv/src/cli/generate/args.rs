@@ -4,8 +4,8 @@ use super::form::FormArgs;
 use crate::cli::fail::Fail;
 use crate::cli::flags::{BeamArgs, ChainArgs, PrefixArgs, refuse_drawn_beam};
 use crate::cli::input;
-use qkv_decode::Pick;
 use qkv_decode::search::Contrastive;
+use qkv_decode::{Draft, Pick};
 use qkv_tasks::TextModel;
 use qkv_tasks::chain::ids;
 use qkv_tasks::generate::{Generation, Search};
@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// How much being unlike counts in contrastive search, 0 to 1
     #[arg(long, value_name = "A", default_value_t = 0.6, requires = "contrastive", allow_hyphen_values = true)]
     pub(super) alpha: f64,
+    /// Guess the next tokens from the prompt and what was said (ngram), and check several in one pass: the same text, sooner where it
+    /// repeats itself
+    #[arg(long, value_name = "KIND", default_value_t, hide_default_value = true, value_parser = clap::value_parser!(Draft))]
+    pub(super) draft: Draft,
     /// Too long a prompt: refuse it, or drop its beginning
     #[arg(long, value_name = "SIDE", value_parser = ["left"])]
     pub(super) truncate: Option<String>,
@@ -104,10 +108,15 @@ impl Args {
         if !self.stop.is_empty() {
             model.tokenizer()?;
         }
+        if self.draft != Draft::None && search.rows() > 1 {
+            let what = "--draft guesses for one continuation; a beam, --n and contrastive search have several rows";
+            return Err(Fail::usage(what, "leave out --draft, or ask for one continuation"));
+        }
         Ok(Generation {
             max_tokens: self.max_tokens,
             seed: self.seed,
             stops: self.stop.clone(),
+            draft: self.draft,
             traced: self.trace.is_some(),
             ..Generation::by(model, chain, search)?
         })
