@@ -6,6 +6,7 @@
 //! the one before, saying so.
 
 use crate::average::Average;
+use crate::loss_mean::LossMean;
 use burn::module::Module;
 use burn::tensor::{DType, Tensor as Numbers, TensorData};
 use qkv_base::{Error, Kind, Result};
@@ -55,6 +56,9 @@ pub struct State {
     /// what spikes are measured against
     #[serde(default)]
     pub guard: Guard,
+    /// losses since the last line of the log
+    #[serde(default)]
+    pub since_line: LossMean,
 }
 
 /// A checkpoint in memory.
