@@ -14,6 +14,7 @@ pub mod corpus;
 pub mod evaluation;
 pub mod export;
 pub mod hooks;
+pub mod journal;
 pub mod list;
 pub mod loss_mean;
 pub mod memory;

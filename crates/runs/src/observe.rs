@@ -2,6 +2,7 @@
 
 use crate::baseline::BaselineBeside;
 use crate::hooks::ValidScore;
+use crate::journal;
 use crate::session::Beginning;
 use qkv_base::{Error, Result};
 use qkv_metric::EventFile;
@@ -127,13 +128,13 @@ impl Journal {
             }
             OpenOptions::new().create(true).append(true).open(&path).map_err(fail)
         };
-        Ok(Self { file: open("metrics.jsonl")?, samples: open("samples.jsonl")? })
+        Ok(Self { file: open(journal::FILE)?, samples: open("samples.jsonl")? })
     }
 
     fn put(file: &mut File, value: Value) -> Result<()> {
         // One write, so that a killed run leaves whole lines.
         file.write_all(format!("{value}\n").as_bytes())
-            .map_err(|e| Error::write("metrics.jsonl", &e, "is the disk full?"))
+            .map_err(|e| Error::write(journal::FILE, &e, "is the disk full?"))
     }
 }
 
