@@ -1,63 +1,11 @@
 //! From a person's file to a model, as a person does it: checkpoints by name, files to validate and test by, columns that are
 //! not guessed, the baseline beside the network, what is left behind for others.
 
-use assert_cmd::Command;
+mod common;
+
+use common::{done, place, qkv};
 use serde_json::Value;
 use std::path::Path;
-
-/// A recipe that is done in a moment; `--data` takes a file of a person's.
-const TINY: &str = r#"# A tiny reader of reviews
-[data]
-corpus = "builtin:reviews"
-objective = "classify"
-examples = 60
-valid = 10
-test = 10
-length = 32
-[tokenizer]
-kind = "wordpiece"
-vocab = 300
-[model]
-family = "bert"
-width = 16
-layers = 1
-heads = 2
-[train]
-steps = 6
-rows = 4
-log = 2
-[schedule]
-warmup = 2
-[checkpoint]
-every = 2
-[eval]
-every = 3
-metric = "accuracy"
-samples = 1
-"#;
-
-fn qkv(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let out = Command::new(env!("CARGO_BIN_EXE_qkv"))
-        .env_remove("RAYON_NUM_THREADS")
-        .current_dir(dir)
-        .args(args)
-        .output()
-        .expect("it runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    (out.status.code().unwrap_or(-1), text(out.stdout), text(out.stderr))
-}
-
-fn done(dir: &Path, args: &[&str]) -> String {
-    let (code, out, err) = qkv(dir, args);
-    assert_eq!(code, 0, "{args:?}\n{out}\n{err}");
-    out
-}
-
-fn place() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
-    std::fs::write(dir.path().join("tiny.toml"), TINY).expect("written");
-    dir
-}
 
 /// Rows `text<TAB>label` whose label hangs on one word.
 fn rows(numbers: std::ops::Range<usize>) -> String {
@@ -73,7 +21,7 @@ fn loss(dir: &Path, model: &str) -> f64 {
 
 #[test]
 fn a_checkpoint_is_named_wherever_a_model_is() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     done(at, &["train", "tiny.toml", "--quiet"]);
     let best = std::fs::read_to_string(at.join("runs/tiny/checkpoints/best")).expect("a best one");
@@ -115,7 +63,7 @@ fn a_checkpoint_is_named_wherever_a_model_is() {
 
 #[test]
 fn a_checkpoint_with_adapters_has_them_added_in() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     done(at, &["train", "tiny.toml", "--quiet"]);
     let lora = [
@@ -140,7 +88,7 @@ fn a_checkpoint_with_adapters_has_them_added_in() {
 
 #[test]
 fn files_to_validate_and_test_by_and_the_baseline_beside() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     for (name, numbers) in [("a.tsv", 0..60), ("b.tsv", 60..80), ("valid.tsv", 100..110), ("test.tsv", 200..230)] {
         std::fs::write(at.join(name), rows(numbers)).expect("written");
@@ -176,7 +124,7 @@ fn files_to_validate_and_test_by_and_the_baseline_beside() {
 /// Tried by a person: `id` was read as the text and the review as its label, and "training can start".
 #[test]
 fn columns_that_are_not_understood_are_refused_by_train_and_check_alike() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     let row =
         |i: usize| format!("{i},the {} film number {i},{},2024-01-{:02}\n", ["fine", "dull"][i % 2], i % 2, 1 + i % 28);
@@ -202,7 +150,7 @@ fn columns_that_are_not_understood_are_refused_by_train_and_check_alike() {
 
 #[test]
 fn a_dry_run_writes_nothing_and_a_recipe_is_printed_whole() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     let out = done(at, &["train", "tiny.toml", "--dry-run"]);
     assert!(out.contains("bert from builtin:reviews in runs/tiny") && out.contains("6 steps"), "{out}");
@@ -220,7 +168,7 @@ fn a_dry_run_writes_nothing_and_a_recipe_is_printed_whole() {
 
 #[test]
 fn fine_tuning_is_taken_up_again_by_its_own_verb() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     done(at, &["train", "tiny.toml", "--quiet"]);
     let start = ["finetune", "runs/tiny", "--task", "classify", "--data", "builtin:reviews", "--steps", "4", "--quiet"];
