@@ -18,5 +18,5 @@ pub fn load(path: &Path) -> Result<TextModel> {
     let base = crate::merge::base_of(path)?;
     let mut network = crate::merge::base(&base, path)?;
     network.model = qkv_train::adapter::load(&network, path)?;
-    TextModel::of(base, network)
+    TextModel::of(&base, network)
 }

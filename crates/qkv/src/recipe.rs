@@ -85,7 +85,7 @@ impl Recipe {
     /// A model learns a task from data: a new head where one is needed, all weights unless [`Recipe::lora`] says otherwise.
     pub fn finetune(model: impl AsRef<Path>, task: Task, data: &str) -> Result<Self> {
         let sheet = qkv_tasks::sheet::of(task);
-        let model = qkv_tasks::locate::model(model.as_ref())?.display().to_string();
+        let model = qkv_tasks::locate::model(model.as_ref())?.name().display().to_string();
         let verb =
             if task == Task::ClassifyPair { task.name() } else { sheet.verb.map_or(task.name(), |(verb, _)| verb) };
         let start = Self::parse(&format!("finetune-{verb}"), text::FINETUNE)?;

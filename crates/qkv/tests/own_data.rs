@@ -5,7 +5,7 @@ mod common;
 
 use common::{done, place, qkv};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Rows `text<TAB>label` whose label hangs on one word.
 fn rows(numbers: std::ops::Range<usize>) -> String {
@@ -26,6 +26,9 @@ fn a_checkpoint_is_named_wherever_a_model_is() {
     done(at, &["train", "tiny.toml", "--quiet"]);
     let best = std::fs::read_to_string(at.join("runs/tiny/checkpoints/best")).expect("a best one");
     let step: u64 = best.trim().strip_prefix("ckpt-").and_then(|n| n.parse().ok()).expect("a step");
+    let run = at.join("runs/tiny");
+    let before = listed(&run);
+    writable(&run, false);
     // The best is what the run has left behind; the last is that of its step.
     assert_eq!(loss(at, "runs/tiny@best"), loss(at, "runs/tiny"));
     assert_eq!(loss(at, &format!("runs/tiny@{step}")), loss(at, "runs/tiny"));
@@ -59,6 +62,33 @@ fn a_checkpoint_is_named_wherever_a_model_is() {
         err.contains("there is no checkpoint of step 5") && err.contains("@4, @6") && err.contains("@best"),
         "{err}"
     );
+    // Whoever asks a checkpoint writes nothing into the run, which may lie where nothing can be written.
+    writable(&run, true);
+    assert_eq!(listed(&run), before);
+}
+
+/// Every file and directory under a place, with its size.
+fn listed(dir: &Path) -> Vec<(PathBuf, u64)> {
+    let mut all = vec![];
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all.extend(listed(&path));
+        }
+        all.push((path.clone(), path.metadata().expect("there").len()));
+    }
+    all.sort();
+    all
+}
+
+/// Lets the files and directories under a place be written, or not.
+fn writable(dir: &Path, may: bool) {
+    for path in listed(dir).into_iter().map(|(path, _)| path).chain([dir.to_path_buf()]) {
+        let mut rights = path.metadata().expect("there").permissions();
+        #[allow(clippy::permissions_set_readonly_false)] // only its owner had them before
+        rights.set_readonly(!may);
+        std::fs::set_permissions(&path, rights).expect("changed");
+    }
 }
 
 #[test]
@@ -84,6 +114,11 @@ fn a_checkpoint_with_adapters_has_them_added_in() {
     done(at, &[&["finetune", "runs/tiny", "--task", "classify", "--data", "builtin:reviews"], &lora[..]].concat());
     assert_eq!(loss(at, "ad@last"), loss(at, "ad"));
     assert_ne!(loss(at, "ad"), loss(at, "runs/tiny"));
+    // Adapters of a checkpoint know which one it was.
+    let of_four = [&lora[..lora.len() - 1], &["four"]].concat();
+    done(at, &[&["finetune", "runs/tiny@4", "--task", "classify", "--data", "builtin:reviews"], &of_four[..]].concat());
+    assert!((loss(at, "four/adapter") - loss(at, "four")).abs() < 1e-5);
+    done(at, &["finetune", "--resume", "--out", "four", "--quiet"]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::device;
 use qkv_optim::{Groups, Optimizer};
+use qkv_tasks::locate::Located;
 use qkv_tasks::sheet::{self, ObjectiveParts};
 use qkv_text::Tokenizer;
 use qkv_train::freeze::{freeze, hollow, learning, thaw};
@@ -50,15 +51,14 @@ pub struct Plan {
 impl Plan {
     /// Makes everything ready. A tokenizer in `kept` (of a run that is resumed) is taken instead of a new one.
     pub fn new(recipe: &Recipe, kept: Option<&Path>) -> Result<Self> {
-        let mut splits = Splits::open(&recipe.data, recipe.train.seed)?;
         let from = match recipe.model.from.as_str() {
             "" => None,
             name => Some(qkv_tasks::locate::model(Path::new(name))?),
         };
-        let from = from.as_deref();
+        let mut splits = Splits::open(&recipe.data, recipe.train.seed)?;
         let tokenizer = match recipe.data.objective {
             Task::Image => None,
-            _ => Some(tokenizer(recipe, &splits, kept, from)?),
+            _ => Some(tokenizer(recipe, &splits, kept, from.as_ref().map(Located::place))?),
         };
         let labels = match recipe.data.objective {
             task if task.has_labels() && !splits.labels.is_empty() => Labels::new(splits.labels.clone()),
@@ -73,7 +73,7 @@ impl Plan {
             splits.notes.extend(unused_sizes(&recipe.model));
         }
         let device = device::trainable(&recipe.train.device)?;
-        let mut pretrained = match from {
+        let mut pretrained = match &from {
             Some(from) => load(from, recipe, &labels, &device)?,
             None => begin(recipe, &splits, tokenizer.as_ref(), &labels, &device)?,
         };
@@ -101,7 +101,7 @@ impl Plan {
         }
         pretrained.model = freeze(pretrained.model, &recipe.model.freeze)?;
         let scale = match pretrained.spec().input {
-            Input::Patches { channels, .. } => Some(scale(from, channels)?),
+            Input::Patches { channels, .. } => Some(scale(from.as_ref(), channels)?),
             Input::Tokens { .. } => None,
         };
         let length = room(&pretrained, recipe.data.length, &mut splits.notes);
@@ -179,9 +179,9 @@ impl Plan {
 }
 
 /// How pictures become numbers: as the checkpoint's own files say, else as ViT does.
-fn scale(from: Option<&Path>, channels: usize) -> Result<Normalisation> {
+fn scale(from: Option<&Located>, channels: usize) -> Result<Normalisation> {
     match from {
-        Some(from) => Normalisation::load(&qkv_tasks::locate::model_of(from), channels),
+        Some(from) => Normalisation::load(from.dir(), channels),
         None => Ok(Normalisation::vit(channels)),
     }
 }

@@ -10,7 +10,7 @@ mod translate;
 
 use crate::cli::fail::Fail;
 use crate::cli::input::not_zero;
-use qkv_model::{Pretrained, Spec, Transformer};
+use qkv_model::{Spec, Transformer};
 use qkv_nn::device;
 use std::path::Path;
 
@@ -58,7 +58,7 @@ struct Subject<'a, F> {
 impl<F: FnOnce() -> Spec> Subject<'_, F> {
     fn load(self) -> Result<Transformer, Fail> {
         match self.model {
-            Some(path) => Ok(Pretrained::load(&qkv_tasks::locate::model(path)?, &device::default())?.model),
+            Some(path) => Ok(qkv_tasks::locate::model(path)?.load(&device::default())?.model),
             None => Ok(Transformer::new(&(self.spec)(), 0, &device::default())?),
         }
     }
