@@ -214,3 +214,31 @@ fn fine_tuning_is_taken_up_again_by_its_own_verb() {
     let (code, _, err) = qkv(at, &["finetune", "runs/tiny", "--resume", "--out", "ft"]);
     assert!(code == 2 && err.contains("MODEL is what a run begins with"), "{err}");
 }
+
+/// A folder of pictures as people have them: grey, and none of the size that the network reads, which is 12 × 12 in colour.
+#[test]
+fn pictures_are_brought_to_what_the_network_reads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    for i in 0..24u32 {
+        let class = ["dark", "light"][i as usize % 2];
+        std::fs::create_dir_all(at.join("pictures").join(class)).expect("made");
+        let level = |x: u32, y: u32| (200 * (i % 2) + (3 * x + 5 * y + i) % 50) as u8;
+        let picture = image::GrayImage::from_fn(10 + i % 3, 7, |x, y| image::Luma([level(x, y)]));
+        picture.save(at.join(format!("pictures/{class}/{i}.png"))).expect("saved");
+    }
+    let vit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny/vit").display().to_string();
+    let learn = ["--data", "pictures", "--steps", "30", "--batch", "8", "--lr", "3e-3", "--out", "run"];
+    let (code, out, err) = qkv(at, &[&["finetune", &vit, "--task", "classify"], &learn[..]].concat());
+    assert_eq!(code, 0, "{out}\n{err}");
+    let said = "24 of 24 pictures are of another size or colour: they are brought to 12 × 12 pixels, colour";
+    assert_eq!(err.matches(said).count(), 1, "{err}");
+    let judged = done(at, &["evaluate", "run", "--data", "pictures", "--json"]);
+    let judged: Value = serde_json::from_str(judged.trim()).expect("JSON");
+    assert_eq!(judged["scores"]["accuracy"], 100.0, "{judged}");
+    assert!(done(at, &["image", "run", "pictures/light/1.png"]).contains("light"));
+    // A corpus of another size that qkv makes itself, too.
+    let made = ["--data", "builtin:shapes", "--set", "data.examples=40", "--set", "data.test=20", "--steps", "2"];
+    done(at, &[&["finetune", &vit, "--task", "image", "--quiet", "--out", "shapes"], &made[..]].concat());
+    done(at, &["evaluate", "shapes", "--data", "builtin:shapes", "--examples", "20"]);
+}

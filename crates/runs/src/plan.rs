@@ -3,7 +3,7 @@
 
 pub use crate::tokenizer::shared_tokenizer;
 
-use crate::corpus::Splits;
+use crate::corpus::{Splits, picture_of};
 use crate::network::{begin, load, of_its_own, unused_sizes};
 use crate::pace::{paced, usual_rate};
 use crate::range_test::range_test;
@@ -55,7 +55,12 @@ impl Plan {
             "" => None,
             name => Some(qkv_tasks::locate::model(Path::new(name))?),
         };
-        let mut splits = Splits::open(&recipe.data, recipe.train.seed)?;
+        // A network that has learnt before reads pictures of its own size; a new one is made for those of the corpus.
+        let picture = match (&from, recipe.data.objective) {
+            (Some(from), Task::Image) => picture_of(&from.describe()?.2),
+            _ => None,
+        };
+        let mut splits = Splits::open_for(&recipe.data, recipe.train.seed, picture)?;
         let tokenizer = match recipe.data.objective {
             Task::Image => None,
             _ => Some(tokenizer(recipe, &splits, kept, from.as_ref().map(Located::place))?),
