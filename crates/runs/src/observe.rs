@@ -235,7 +235,7 @@ mod tests {
             steps: 9,
             loss,
             mean_loss: 1.25,
-            logged: step == 1 || step % 2 == 0,
+            logged: step == 1 || step.is_multiple_of(2),
             objective,
             rate,
             norm,
