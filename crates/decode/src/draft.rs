@@ -140,8 +140,7 @@ mod tests {
         assert_eq!(guess(&[&text], 2), [40, 9]); // 1 2 3 comes once, 2 3 often
         assert_eq!(guess(&[&text[4..]], 1), [42]);
         assert_eq!(guess(&[&[7, 8, 9, 10], &[1, 7, 8]], 8), [9, 10]); // a source
-        assert_eq!(guess(&[], 3), []);
-        assert_eq!(guess(&[&[]], 3), []);
+        assert!(guess(&[], 3).is_empty() && guess(&[&[]], 3).is_empty());
         assert_eq!(guess(&[&[4, 4, 4, 4]], 3), [4]);
     }
 

@@ -78,7 +78,7 @@ pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> R
                     _ => (),
                 },
             }
-            carried = pretrained::carry(&model.path, dst)?.into_iter().map(str::to_string).collect();
+            carried = pretrained::carry(model.dir(), dst)?.into_iter().map(str::to_string).collect();
             if carried.iter().all(|f| !f.starts_with("tokenizer") && !f.starts_with("vocab")) {
                 carried.extend(write_tokenizer(&model.path, dst)?);
             }

@@ -63,7 +63,7 @@ pub fn evaluate(path: impl AsRef<Path>, data: &str, how: &Evaluate) -> Result<Ev
 
 fn judge(path: &Path, data: &str, how: &Evaluate) -> Result<Evaluated> {
     let trial = Evaluation::new(raw::load_packed(path, how.weights)?, path, how.length, &how.prefix)?;
-    if trial.task != Task::Translate && how.writing != Writing::default() {
+    if !qkv_tasks::sheet::of(trial.task).writes() && how.writing != Writing::default() {
         let what = format!("is asked for, but {} is judged without writing a text", trial.task.name());
         return Err(Error::new("a chain or a beam", what, "leave out the flags of chain and beam"));
     }

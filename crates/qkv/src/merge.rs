@@ -8,7 +8,7 @@ use qkv_model::spec::{Input, Spec};
 use qkv_model::{Pretrained, Transformer, pretrained};
 use qkv_nn::Cx;
 use qkv_nn::device;
-use qkv_tasks::locate::{self, model_of};
+use qkv_tasks::locate::{self, Located};
 use qkv_train::{Trainable, adapter};
 use qkv_weights::Dtype;
 use std::path::{Path, PathBuf};
@@ -26,11 +26,11 @@ pub struct Merged {
 
 /// Writes `model` with `adapter` added into it to `out`, which must not exist yet, or be an empty directory.
 pub fn merge(model: impl AsRef<Path>, adapter: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Merged> {
-    let (model, adapter, out) = (locate::model(model.as_ref())?, adapter.as_ref(), out.as_ref());
+    let (located, adapter, out) = (locate::model(model.as_ref())?, adapter.as_ref(), out.as_ref());
     // Nothing here is ever written over.
     let never = |e| Error { hint: "name a new place, or remove it first".into(), ..e };
     qkv_base::must_be_free(out, false).map_err(never)?;
-    let base = base(&model, adapter)?;
+    let base = base(&located, adapter)?;
     let adapted = adapter::load(&base, adapter)?;
     let merged = adapted.clone().merge_lora();
     let (before, with, after) = (ask(&base.model)?, ask(&adapted)?, ask(&merged)?);
@@ -44,12 +44,12 @@ pub fn merge(model: impl AsRef<Path>, adapter: impl AsRef<Path>, out: impl AsRef
         ));
     }
     Pretrained { model: merged, ..base }.save(out, Dtype::F32, u64::MAX)?;
-    let files = pretrained::carry(&model, out)?.into_iter().map(str::to_string).collect();
+    let files = pretrained::carry(located.place(), out)?.into_iter().map(str::to_string).collect();
     Ok(Merged { merging_error, largest_change, files })
 }
 
 /// The model that an adapter says it adapts: a path as it stands, or beside the adapter.
-pub(crate) fn base_of(adapter: &Path) -> Result<PathBuf> {
+pub(crate) fn base_of(adapter: &Path) -> Result<Located> {
     let file = adapter.join("adapter_config.json");
     let fail = |what: String, hint: &str| Error::new(file.display().to_string(), what, hint);
     let bytes = read_file(&file, MOST_TEXT, "is this a directory of PEFT's?")?;
@@ -57,21 +57,22 @@ pub(crate) fn base_of(adapter: &Path) -> Result<PathBuf> {
         serde_json::from_slice(&bytes).map_err(|e| fail(format!("is not JSON: {e}"), "is it whole?"))?;
     let name = config["base_model_name_or_path"].as_str().unwrap_or_default();
     let places = [PathBuf::from(name), adapter.join(name)];
-    places.into_iter().find(|p| !name.is_empty() && p.exists()).map(|p| model_of(&p)).ok_or_else(|| {
+    let there = places.into_iter().find(|p| !name.is_empty() && locate::exists(p)).ok_or_else(|| {
         let what = format!("the model that it adapts, `{name}`, is not there");
         fail(what, "put the base there, or merge by hand: qkv merge BASE ADAPTER OUT")
-    })
+    })?;
+    locate::model(&there)
 }
 
 /// The base, with the head that the adapter brings.
-pub(crate) fn base(model: &Path, adapter: &Path) -> Result<Pretrained> {
+pub(crate) fn base(model: &Located, adapter: &Path) -> Result<Pretrained> {
     let beside = adapter.join("config.json");
     let device = device::default();
     if !beside.exists() {
-        return Pretrained::load(model, &device);
+        return model.load(&device);
     }
     let theirs = Config::load(&beside)?;
-    Pretrained::load_with(model, &device, 0, |spec: &mut Spec, config: &mut Config| {
+    model.load_with(&device, 0, |spec: &mut Spec, config: &mut Config| {
         let sheet = named(theirs.word("model_type")?.unwrap_or_default())?;
         let wanted = (sheet.read)(&theirs, &Default::default())?;
         if HeadKind::of(&wanted.head) != HeadKind::of(&spec.head) || theirs.labels()? != config.labels()? {

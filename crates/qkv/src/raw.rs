@@ -35,7 +35,7 @@ pub fn load_plain(path: &Path) -> Result<TextModel> {
     let base = crate::merge::base_of(path)?;
     let mut network = crate::merge::base(&base, path)?;
     network.model = qkv_train::adapter::load(&network, path)?;
-    TextModel::of(base, network)
+    TextModel::of(&base, network)
 }
 
 fn is_adapter(path: &Path) -> bool {

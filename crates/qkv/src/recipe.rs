@@ -7,6 +7,7 @@ use qkv_runs::observe::Observer;
 use qkv_runs::recipe as text;
 use qkv_runs::run_dir::{Expect, RunDir};
 use qkv_runs::session::{self, Beginning, Outcome, RunOptions};
+use qkv_tasks::sheet::Wants;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -84,8 +85,12 @@ impl Recipe {
 
     /// A model learns a task from data: a new head where one is needed, all weights unless [`Recipe::lora`] says otherwise.
     pub fn finetune(model: impl AsRef<Path>, task: Task, data: &str) -> Result<Self> {
+        let model = qkv_tasks::locate::model(model.as_ref())?;
+        // To classify is one word for texts and pictures; the network says which it reads. What is no model is refused later.
+        let looks = || model.describe().is_ok_and(|(.., spec)| Wants::of(&spec) == Wants::Eyes);
+        let task = if task == Task::Classify && looks() { Task::Image } else { task };
         let sheet = qkv_tasks::sheet::of(task);
-        let model = qkv_tasks::locate::model(model.as_ref())?.display().to_string();
+        let model = model.name().display().to_string();
         let verb =
             if task == Task::ClassifyPair { task.name() } else { sheet.verb.map_or(task.name(), |(verb, _)| verb) };
         let start = Self::parse(&format!("finetune-{verb}"), text::FINETUNE)?;

@@ -1,27 +1,15 @@
 //! `qkv finetune`, `evaluate` and two recipes in a row, as a person runs them: networks of a few thousand numbers, a few
 //! steps, on files of the formats that people have.
 
-use assert_cmd::Command;
+mod common;
+
+use common::{done, qkv};
 use qkv_base::Task;
 use qkv_tasks::Metric;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 use tempfile::TempDir;
-
-fn qkv(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_qkv"));
-    let out = command.current_dir(dir).args(args).env("NO_COLOR", "1").output().expect("the binary runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (out.status.code().unwrap_or(-1), text(out.stdout), text(out.stderr))
-}
-
-/// stdout of a run that succeeds.
-fn done(dir: &Path, args: &[&str]) -> String {
-    let (code, out, err) = qkv(dir, args);
-    assert_eq!(code, 0, "{args:?}: {err}");
-    out
-}
 
 fn json(dir: &Path, args: &[&str]) -> Value {
     let out = done(dir, &[args, &["--json"]].concat());

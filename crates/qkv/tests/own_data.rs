@@ -1,63 +1,11 @@
 //! From a person's file to a model, as a person does it: checkpoints by name, files to validate and test by, columns that are
 //! not guessed, the baseline beside the network, what is left behind for others.
 
-use assert_cmd::Command;
+mod common;
+
+use common::{done, place, qkv};
 use serde_json::Value;
-use std::path::Path;
-
-/// A recipe that is done in a moment; `--data` takes a file of a person's.
-const TINY: &str = r#"# A tiny reader of reviews
-[data]
-corpus = "builtin:reviews"
-objective = "classify"
-examples = 60
-valid = 10
-test = 10
-length = 32
-[tokenizer]
-kind = "wordpiece"
-vocab = 300
-[model]
-family = "bert"
-width = 16
-layers = 1
-heads = 2
-[train]
-steps = 6
-rows = 4
-log = 2
-[schedule]
-warmup = 2
-[checkpoint]
-every = 2
-[eval]
-every = 3
-metric = "accuracy"
-samples = 1
-"#;
-
-fn qkv(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let out = Command::new(env!("CARGO_BIN_EXE_qkv"))
-        .env_remove("RAYON_NUM_THREADS")
-        .current_dir(dir)
-        .args(args)
-        .output()
-        .expect("it runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    (out.status.code().unwrap_or(-1), text(out.stdout), text(out.stderr))
-}
-
-fn done(dir: &Path, args: &[&str]) -> String {
-    let (code, out, err) = qkv(dir, args);
-    assert_eq!(code, 0, "{args:?}\n{out}\n{err}");
-    out
-}
-
-fn place() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
-    std::fs::write(dir.path().join("tiny.toml"), TINY).expect("written");
-    dir
-}
+use std::path::{Path, PathBuf};
 
 /// Rows `text<TAB>label` whose label hangs on one word.
 fn rows(numbers: std::ops::Range<usize>) -> String {
@@ -73,11 +21,14 @@ fn loss(dir: &Path, model: &str) -> f64 {
 
 #[test]
 fn a_checkpoint_is_named_wherever_a_model_is() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     done(at, &["train", "tiny.toml", "--quiet"]);
     let best = std::fs::read_to_string(at.join("runs/tiny/checkpoints/best")).expect("a best one");
     let step: u64 = best.trim().strip_prefix("ckpt-").and_then(|n| n.parse().ok()).expect("a step");
+    let run = at.join("runs/tiny");
+    let before = listed(&run);
+    writable(&run, false);
     // The best is what the run has left behind; the last is that of its step.
     assert_eq!(loss(at, "runs/tiny@best"), loss(at, "runs/tiny"));
     assert_eq!(loss(at, &format!("runs/tiny@{step}")), loss(at, "runs/tiny"));
@@ -111,11 +62,38 @@ fn a_checkpoint_is_named_wherever_a_model_is() {
         err.contains("there is no checkpoint of step 5") && err.contains("@4, @6") && err.contains("@best"),
         "{err}"
     );
+    // Whoever asks a checkpoint writes nothing into the run, which may lie where nothing can be written.
+    writable(&run, true);
+    assert_eq!(listed(&run), before);
+}
+
+/// Every file and directory under a place, with its size.
+fn listed(dir: &Path) -> Vec<(PathBuf, u64)> {
+    let mut all = vec![];
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all.extend(listed(&path));
+        }
+        all.push((path.clone(), path.metadata().expect("there").len()));
+    }
+    all.sort();
+    all
+}
+
+/// Lets the files and directories under a place be written, or not.
+fn writable(dir: &Path, may: bool) {
+    for path in listed(dir).into_iter().map(|(path, _)| path).chain([dir.to_path_buf()]) {
+        let mut rights = path.metadata().expect("there").permissions();
+        #[allow(clippy::permissions_set_readonly_false)] // only its owner had them before
+        rights.set_readonly(!may);
+        std::fs::set_permissions(&path, rights).expect("changed");
+    }
 }
 
 #[test]
 fn a_checkpoint_with_adapters_has_them_added_in() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     done(at, &["train", "tiny.toml", "--quiet"]);
     let lora = [
@@ -136,11 +114,16 @@ fn a_checkpoint_with_adapters_has_them_added_in() {
     done(at, &[&["finetune", "runs/tiny", "--task", "classify", "--data", "builtin:reviews"], &lora[..]].concat());
     assert_eq!(loss(at, "ad@last"), loss(at, "ad"));
     assert_ne!(loss(at, "ad"), loss(at, "runs/tiny"));
+    // Adapters of a checkpoint know which one it was.
+    let of_four = [&lora[..lora.len() - 1], &["four"]].concat();
+    done(at, &[&["finetune", "runs/tiny@4", "--task", "classify", "--data", "builtin:reviews"], &of_four[..]].concat());
+    assert!((loss(at, "four/adapter") - loss(at, "four")).abs() < 1e-5);
+    done(at, &["finetune", "--resume", "--out", "four", "--quiet"]);
 }
 
 #[test]
 fn files_to_validate_and_test_by_and_the_baseline_beside() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     for (name, numbers) in [("a.tsv", 0..60), ("b.tsv", 60..80), ("valid.tsv", 100..110), ("test.tsv", 200..230)] {
         std::fs::write(at.join(name), rows(numbers)).expect("written");
@@ -176,7 +159,7 @@ fn files_to_validate_and_test_by_and_the_baseline_beside() {
 /// Tried by a person: `id` was read as the text and the review as its label, and "training can start".
 #[test]
 fn columns_that_are_not_understood_are_refused_by_train_and_check_alike() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     let row =
         |i: usize| format!("{i},the {} film number {i},{},2024-01-{:02}\n", ["fine", "dull"][i % 2], i % 2, 1 + i % 28);
@@ -202,7 +185,7 @@ fn columns_that_are_not_understood_are_refused_by_train_and_check_alike() {
 
 #[test]
 fn a_dry_run_writes_nothing_and_a_recipe_is_printed_whole() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     let out = done(at, &["train", "tiny.toml", "--dry-run"]);
     assert!(out.contains("bert from builtin:reviews in runs/tiny") && out.contains("6 steps"), "{out}");
@@ -220,7 +203,7 @@ fn a_dry_run_writes_nothing_and_a_recipe_is_printed_whole() {
 
 #[test]
 fn fine_tuning_is_taken_up_again_by_its_own_verb() {
-    let dir = place();
+    let dir = place("");
     let at = dir.path();
     done(at, &["train", "tiny.toml", "--quiet"]);
     let start = ["finetune", "runs/tiny", "--task", "classify", "--data", "builtin:reviews", "--steps", "4", "--quiet"];
@@ -230,4 +213,32 @@ fn fine_tuning_is_taken_up_again_by_its_own_verb() {
     assert!(err.contains("going on after step 4"), "{err}");
     let (code, _, err) = qkv(at, &["finetune", "runs/tiny", "--resume", "--out", "ft"]);
     assert!(code == 2 && err.contains("MODEL is what a run begins with"), "{err}");
+}
+
+/// A folder of pictures as people have them: grey, and none of the size that the network reads, which is 12 × 12 in colour.
+#[test]
+fn pictures_are_brought_to_what_the_network_reads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    for i in 0..24u32 {
+        let class = ["dark", "light"][i as usize % 2];
+        std::fs::create_dir_all(at.join("pictures").join(class)).expect("made");
+        let level = |x: u32, y: u32| (200 * (i % 2) + (3 * x + 5 * y + i) % 50) as u8;
+        let picture = image::GrayImage::from_fn(10 + i % 3, 7, |x, y| image::Luma([level(x, y)]));
+        picture.save(at.join(format!("pictures/{class}/{i}.png"))).expect("saved");
+    }
+    let vit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny/vit").display().to_string();
+    let learn = ["--data", "pictures", "--steps", "30", "--batch", "8", "--lr", "3e-3", "--out", "run"];
+    let (code, out, err) = qkv(at, &[&["finetune", &vit, "--task", "classify"], &learn[..]].concat());
+    assert_eq!(code, 0, "{out}\n{err}");
+    let said = "24 of 24 pictures are of another size or colour: they are brought to 12 × 12 pixels, colour";
+    assert_eq!(err.matches(said).count(), 1, "{err}");
+    let judged = done(at, &["evaluate", "run", "--data", "pictures", "--json"]);
+    let judged: Value = serde_json::from_str(judged.trim()).expect("JSON");
+    assert_eq!(judged["scores"]["accuracy"], 100.0, "{judged}");
+    assert!(done(at, &["image", "run", "pictures/light/1.png"]).contains("light"));
+    // A corpus of another size that qkv makes itself, too.
+    let made = ["--data", "builtin:shapes", "--set", "data.examples=40", "--set", "data.test=20", "--steps", "2"];
+    done(at, &[&["finetune", &vit, "--task", "image", "--quiet", "--out", "shapes"], &made[..]].concat());
+    done(at, &["evaluate", "shapes", "--data", "builtin:shapes", "--examples", "20"]);
 }

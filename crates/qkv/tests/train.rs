@@ -1,56 +1,13 @@
 //! `qkv train` and its sisters as a person runs them: small runs of the real binary.
 
-use assert_cmd::Command;
+mod common;
+
+use common::qkv;
 use serde_json::Value;
-use std::path::Path;
 
-/// A recipe that is done in a moment.
-const TINY: &str = r#"
-[data]
-corpus = "builtin:reviews"
-objective = "classify"
-examples = 60
-valid = 10
-test = 10
-length = 32
-[tokenizer]
-kind = "wordpiece"
-vocab = 300
-[model]
-family = "bert"
-width = 16
-layers = 1
-heads = 2
-[train]
-steps = 6
-rows = 4
-log = 2
-[schedule]
-warmup = 2
-[checkpoint]
-every = 2
-[eval]
-every = 3
-metric = "accuracy"
-goal = 1.0
-samples = 1
-"#;
-
-fn qkv(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let out = Command::new(env!("CARGO_BIN_EXE_qkv"))
-        .env_remove("RAYON_NUM_THREADS")
-        .current_dir(dir)
-        .args(args)
-        .output()
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (out.status.code().unwrap_or(-1), text(out.stdout), text(out.stderr))
-}
-
+/// A place with a small recipe that has a goal.
 fn place() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("tiny.toml"), TINY).unwrap();
-    dir
+    common::place("goal = 1.0\n")
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! the one before, saying so.
 
 use crate::average::Average;
+use crate::loss_mean::LossMean;
 use burn::module::Module;
 use burn::tensor::{DType, Tensor as Numbers, TensorData};
 use qkv_base::{Error, Kind, Result};
@@ -55,6 +56,9 @@ pub struct State {
     /// what spikes are measured against
     #[serde(default)]
     pub guard: Guard,
+    /// losses since the last line of the log
+    #[serde(default)]
+    pub since_line: LossMean,
 }
 
 /// A checkpoint in memory.
@@ -148,7 +152,6 @@ impl Checkpoints {
             let _ = std::fs::remove_dir_all(&temporary); // the reason is on its way up
             return Err(e);
         }
-        self.forget_model(&name);
         write_atomically(&self.dir.join("latest"), name.as_bytes())?;
         if best {
             write_atomically(&self.dir.join("best"), name.as_bytes())?;
@@ -246,11 +249,6 @@ impl Checkpoints {
         names.filter(|n| n.strip_prefix("ckpt-").is_some_and(|d| d.bytes().all(|b| b.is_ascii_digit()))).collect()
     }
 
-    /// Takes away the model directory that was made of a checkpoint for who named it (`RUN@1200`).
-    fn forget_model(&self, name: &str) {
-        let _ = std::fs::remove_dir_all(self.dir.join(format!("{name}.model"))); // mostly there is none
-    }
-
     fn prune(&self) {
         let best = std::fs::read_to_string(self.dir.join("best")).unwrap_or_default();
         let mut names = self.names();
@@ -258,7 +256,6 @@ impl Checkpoints {
         let surplus = names.len().saturating_sub(self.keep);
         let regular = self.regular_names();
         for name in names.iter().take(surplus).filter(|n| **n != best && !regular.contains(n)) {
-            self.forget_model(name);
             let _ = std::fs::remove_dir_all(self.dir.join(name)); // at worst a checkpoint too many
         }
     }

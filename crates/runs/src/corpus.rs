@@ -2,7 +2,9 @@
 
 use crate::recipe::Data;
 use qkv_base::{Error, Result, Task};
+use qkv_data::readers::Picture;
 use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, overlap, split};
+use qkv_model::spec::{Input, Spec};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,13 +42,18 @@ impl Splits {
 
     /// Opens the corpus of a recipe, or its mixture.
     pub fn open(data: &Data, seed: u64) -> Result<Self> {
+        Self::open_for(data, seed, None)
+    }
+
+    /// The same for a network that reads pictures of one size: every picture is brought to it.
+    pub fn open_for(data: &Data, seed: u64, picture: Option<Picture>) -> Result<Self> {
         if !data.mix.is_empty() {
-            return Self::mixed(data, seed);
+            return Self::mixed(data, seed, picture);
         }
         if data.corpus.starts_with("builtin:") {
-            return Self::made(data, seed);
+            return Self::made(data, seed, picture);
         }
-        let reader = reader(data.objective, &data.columns)?;
+        let reader = Reader { picture, ..reader(data.objective, &data.columns)? };
         let files: Vec<PathBuf> = std::iter::once(&data.corpus).chain(&data.more).map(PathBuf::from).collect();
         let opened = reader.open_all(&files)?;
         let (whole, mut notes) = (opened.corpus, opened.notes);
@@ -64,10 +71,10 @@ impl Splits {
     }
 
     /// Several corpora, an example of each in turn, every source behind the prefix of its corpus.
-    fn mixed(data: &Data, seed: u64) -> Result<Self> {
+    fn mixed(data: &Data, seed: u64, picture: Option<Picture>) -> Result<Self> {
         let one = |(corpus, prefix): (&String, &String)| {
             let data = Data { corpus: corpus.clone(), mix: Default::default(), ..data.clone() };
-            Ok((prefix.clone(), Self::open(&data, seed)?))
+            Ok((prefix.clone(), Self::open_for(&data, seed, picture)?))
         };
         let all: Vec<(String, Self)> = data.mix.iter().map(one).collect::<Result<_>>()?;
         let side = |of: fn(&Self) -> Option<&Arc<dyn Corpus>>| -> Result<Vec<Vec<Example>>> {
@@ -90,7 +97,7 @@ impl Splits {
     }
 
     /// A corpus that qkv makes itself. The splits that judge are the same for every seed.
-    fn made(data: &Data, seed: u64) -> Result<Self> {
+    fn made(data: &Data, seed: u64, picture: Option<Picture>) -> Result<Self> {
         use builtin::Split as Side;
         let corpus = builtin::Corpus::find(&data.corpus)?;
         for (key, n) in [("data.examples", data.examples), ("data.valid", data.valid), ("data.test", data.test)] {
@@ -99,20 +106,40 @@ impl Splits {
                 return Err(Error::new(key, what, "use at most 10,000,000"));
             }
         }
-        let side = |side: Side, seed: u64, n: usize| -> Arc<dyn Corpus> {
+        let side = |side: Side, seed: u64, n: usize| -> Result<Arc<dyn Corpus>> {
             let n = if n == 0 { corpus.size(side) } else { n };
-            let all: Vec<Example> = corpus.examples(seed, side).take(n).map(|e| e.for_task(data.objective)).collect();
-            Arc::new(all)
+            Ok(Arc::new(made(corpus.examples(seed, side).take(n), data.objective, picture)?))
         };
         Ok(Self {
-            train: side(Side::Train, seed, data.examples),
-            valid: side(Side::Valid, 1, data.valid),
-            test: side(Side::Test, 1, data.test),
-            compositional: Some(side(Side::Compositional, 1, data.test)).filter(|c| !c.is_empty()),
+            train: side(Side::Train, seed, data.examples)?,
+            valid: side(Side::Valid, 1, data.valid)?,
+            test: side(Side::Test, 1, data.test)?,
+            compositional: Some(side(Side::Compositional, 1, data.test)?).filter(|c| !c.is_empty()),
             labels: corpus.labels().iter().map(|l| l.to_string()).collect(),
             parts: vec![],
             notes: vec![],
         })
+    }
+}
+
+/// Examples that are made, for a task, and for a network that reads pictures of one size.
+pub(crate) fn made(
+    examples: impl Iterator<Item = Example>,
+    task: Task,
+    picture: Option<Picture>,
+) -> Result<Vec<Example>> {
+    let fit = |example: Example| match picture {
+        Some(size) => size.fit(example),
+        None => Ok(example),
+    };
+    examples.map(|example| fit(example.for_task(task))).collect()
+}
+
+/// The pictures that a network reads; none where it reads text.
+pub(crate) fn picture_of(spec: &Spec) -> Option<Picture> {
+    match spec.input {
+        Input::Patches { image, channels, .. } => Some(Picture { width: image, height: image, channels }),
+        Input::Tokens { .. } => None,
     }
 }
 

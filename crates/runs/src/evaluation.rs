@@ -1,11 +1,11 @@
 //! A checkpoint on trial: opened as the verbs open it, with its tokenizer, labels and pictures, and judged by what its head
 //! can answer.
 
-use crate::corpus::reader;
+use crate::corpus::{made, picture_of, reader};
 use crate::recipe::{Data, Recipe};
 use qkv_base::{Error, MOST_TEXT, Result, Task, read_text};
 use qkv_data::objective::Labels;
-use qkv_data::{Corpus, Example, Objective, builtin};
+use qkv_data::{Corpus, Objective, Reader, builtin};
 use qkv_model::spec::Input;
 use qkv_tasks::sheet::{self, ObjectiveParts};
 use qkv_tasks::{Judge, Scores, TextModel, Writing};
@@ -75,13 +75,14 @@ impl Evaluation {
 
     /// The examples of a file, or the unseen test of a corpus that qkv makes itself; `most` at most, 0: all.
     pub fn corpus(&self, data: &str, columns: &BTreeMap<String, String>, most: usize) -> Result<Arc<dyn Corpus>> {
+        let picture = picture_of(self.model.spec());
         if data.starts_with("builtin:") {
             let corpus = builtin::Corpus::find(data)?;
             let n = if most == 0 { corpus.size(builtin::Split::Test) } else { most };
-            let all = corpus.examples(1, builtin::Split::Test).take(n).map(|e| e.for_task(self.task));
-            return Ok(Arc::new(all.collect::<Vec<Example>>()));
+            let all = corpus.examples(1, builtin::Split::Test).take(n);
+            return Ok(Arc::new(made(all, self.task, picture)?));
         }
-        let whole = reader(self.task, columns)?.open(Path::new(data))?.corpus;
+        let whole = Reader { picture, ..reader(self.task, columns)? }.open(Path::new(data))?.corpus;
         let n = if most == 0 { whole.len() } else { most.min(whole.len()) };
         Ok(Arc::new(qkv_data::Subset::new(whole, (0..n as u32).collect())))
     }

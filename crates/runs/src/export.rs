@@ -1,13 +1,14 @@
 //! What a run leaves behind: a directory that Hugging Face transformers loads, and a page to look at.
 
+use crate::journal;
 use crate::plan::Plan;
 use crate::run_dir::RunDir;
-use qkv_base::{Error, Result};
+use qkv_base::Result;
 use qkv_data::Objective;
 use qkv_metric::{Chart, Report, Sample, Series, Table};
 use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
-use qkv_tasks::{Judged, Scores};
+use qkv_tasks::{Judged, Scores, locate};
 use qkv_train::adapter;
 use qkv_weights::{Dtype, write_atomically};
 use serde_json::{Map, Value};
@@ -56,7 +57,7 @@ fn keep_tokenizer_config(plan: &Plan, network: &Pretrained, dir: &Path) -> Resul
     let from = Path::new(&plan.recipe.model.from);
     // Another tokenizer than the checkpoint's own has nothing to do with what stands beside that.
     let theirs = if plan.recipe.tokenizer.path.is_empty() && !plan.recipe.model.from.is_empty() {
-        read(&qkv_tasks::locate::model_of(from).join("tokenizer_config.json")).unwrap_or_default()
+        read(&locate::model_of(&locate::run_of(from)).join("tokenizer_config.json")).unwrap_or_default()
     } else {
         Map::new()
     };
@@ -91,16 +92,13 @@ pub fn save_report(
     splits: &[(&str, &Scores)],
     samples: &[Judged],
 ) -> Result<()> {
-    let place = run_dir.at("metrics.jsonl");
-    let journal =
-        std::fs::read_to_string(&place).map_err(|e| Error::read(place.display().to_string(), &e, "is it readable?"))?;
-    let lines: Vec<Value> = journal.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
-    let points = |key: &str| -> Vec<(f64, f64)> {
-        lines.iter().filter_map(|l| Some((l.get("step")?.as_f64()?, l.get(key)?.as_f64()?))).collect()
-    };
+    let journal = journal::read(run_dir.dir())?;
     let chart = |title: &str, keys: &[(&str, &str)]| Chart {
         title: title.into(),
-        series: keys.iter().map(|(name, key)| Series { name: (*name).into(), points: points(key) }).collect(),
+        series: keys
+            .iter()
+            .map(|(name, key)| Series { name: (*name).into(), points: journal.points("step", key) })
+            .collect(),
         ..Chart::default()
     };
     let mut table =

@@ -8,7 +8,7 @@ use burn::module::Module;
 use qkv_base::{Kind, Result, Task};
 use qkv_data::Subset;
 use qkv_model::{Pretrained, Transformer};
-use qkv_tasks::{Judge, Judged, Metric, TextModel, Writing};
+use qkv_tasks::{Judge, Judged, Metric, TextModel, Writing, sheet};
 use std::path::Path;
 
 /// How good a network is on the validation side.
@@ -60,7 +60,8 @@ pub struct PlanHooks<'a> {
 /// written first, BLEU for one, would take longer than the steps between two looks; and perplexity is the loss.
 pub fn chosen_by(plan: &Plan) -> Result<Option<Metric>> {
     let metric = Metric::parse(&plan.recipe.eval.metric)?;
-    let reads = !matches!(plan.recipe.data.objective, Task::Translate | Task::NextToken | Task::Denoise);
+    let task = plan.recipe.data.objective;
+    let reads = !sheet::of(task).writes() && !matches!(task, Task::NextToken | Task::Denoise);
     Ok(Some(metric).filter(|metric| reads && *metric != Metric::Loss))
 }
 

@@ -1,5 +1,6 @@
 //! The runs of a directory: what each learnt, how well, how large and how old it is; and taking one away.
 
+use crate::journal;
 use crate::recipe::Recipe;
 use crate::run_dir::{Expect, RunDir};
 use qkv_base::{Error, MOST_TEXT, Result, nearest, read_text};
@@ -51,12 +52,9 @@ pub fn list(dir: &Path) -> Vec<RunSummary> {
 fn summary(path: &Path) -> Option<RunSummary> {
     let text = read_text(&path.join("recipe.toml"), MOST_TEXT, "").ok()?;
     let recipe = Recipe::read("recipe.toml", &text).ok()?;
-    let journal = std::fs::read_to_string(path.join("metrics.jsonl")).unwrap_or_default();
-    let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
-    let step = journal.lines().rev().find_map(|l| line(l)?.get("step")?.as_u64()).unwrap_or(0);
     let scores = std::fs::read(path.join("scores.json")).ok();
     let scores: serde_json::Value = scores.and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();
-    let written = ["metrics.jsonl", "scores.json", "recipe.toml"];
+    let written = [journal::FILE, "scores.json", "recipe.toml"];
     let written = written.iter().filter_map(|name| path.join(name).metadata().ok()?.modified().ok()).max();
     Some(RunSummary {
         name: path.file_name()?.to_string_lossy().to_string(),
@@ -66,7 +64,7 @@ fn summary(path: &Path) -> Option<RunSummary> {
         data: recipe.data.name(),
         score: scores["test"][recipe.eval.metric.as_str()].as_f64(),
         metric: recipe.eval.metric,
-        step,
+        step: journal::last_step(path),
         steps: recipe.train.steps,
         bytes: bytes(path),
         age: written.and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default(),

@@ -75,6 +75,8 @@ mod tests {
                 step,
                 steps: 100,
                 loss: loss(step),
+                mean_loss: loss(step),
+                logged: true,
                 objective: 0.0,
                 rate: 1e-5,
                 norm: 0.0,

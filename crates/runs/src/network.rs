@@ -9,9 +9,9 @@ use qkv_data::Example;
 use qkv_data::objective::Labels;
 use qkv_model::Pretrained;
 use qkv_model::families::{self, Config, Pictures, Sizes, TargetStart};
+use qkv_tasks::locate::Located;
 use qkv_tasks::sheet;
 use qkv_text::Tokenizer;
-use std::path::Path;
 
 /// What a recipe says of the size of a network that is loaded and has its own.
 pub(crate) fn unused_sizes(model: &Model) -> Option<String> {
@@ -133,11 +133,11 @@ fn picture(splits: &Splits) -> Result<(usize, usize)> {
 }
 
 /// A checkpoint, with a new head where the objective asks for one.
-pub(crate) fn load(from: &Path, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
-    Pretrained::load_with(from, device, recipe.train.seed, |spec, config| {
+pub(crate) fn load(from: &Located, recipe: &Recipe, labels: &Labels, device: &Device) -> Result<Pretrained> {
+    from.load_with(device, recipe.train.seed, |spec, config| {
         let pool = families::of(config)?.pool;
         let task = sheet::of(recipe.data.objective);
-        task.fits(spec, &from.display().to_string())?;
+        task.fits(spec, &from.name().display().to_string())?;
         if let Some(head) = (task.head)(labels.len(), pool) {
             let same = config.labels()?.is_some_and(|known| known == labels.names());
             if spec.head != head || !same {

@@ -2,6 +2,7 @@
 
 use crate::baseline::BaselineBeside;
 use crate::hooks::ValidScore;
+use crate::journal;
 use crate::session::Beginning;
 use qkv_base::{Error, Result};
 use qkv_metric::EventFile;
@@ -21,6 +22,10 @@ pub struct StepReport {
     pub steps: u64,
     /// the cross-entropy of the targets before the update, without smoothing: what a validation measures, too
     pub loss: f32,
+    /// the mean of the losses since the last line of a log, this one with them: one batch says little
+    pub mean_loss: f32,
+    /// whether a line of a log is due: at every `train.log` steps, at the first and at the last
+    pub logged: bool,
     /// what was minimised: the same, with label smoothing in it
     pub objective: f32,
     /// the learning rate
@@ -104,14 +109,11 @@ impl<F: FnMut(&Event) -> Result<()>> Observer for F {
 pub struct Journal {
     file: File,
     samples: File,
-    every: u64,
-    /// losses since the last line: their mean is written, one batch says little
-    losses: Vec<f32>,
 }
 
 impl Journal {
     /// Goes on with the journal of a run at `step`: what was written after it is forgotten, for it will be written again.
-    pub fn open(dir: &Path, step: u64, every: u64) -> Result<Self> {
+    pub fn open(dir: &Path, step: u64) -> Result<Self> {
         let open = |name: &str| {
             let path = dir.join(name);
             let fail = |e: std::io::Error| Error::write(path.display().to_string(), &e, "is it writable?");
@@ -126,13 +128,13 @@ impl Journal {
             }
             OpenOptions::new().create(true).append(true).open(&path).map_err(fail)
         };
-        Ok(Self { file: open("metrics.jsonl")?, samples: open("samples.jsonl")?, every, losses: vec![] })
+        Ok(Self { file: open(journal::FILE)?, samples: open("samples.jsonl")? })
     }
 
     fn put(file: &mut File, value: Value) -> Result<()> {
         // One write, so that a killed run leaves whole lines.
         file.write_all(format!("{value}\n").as_bytes())
-            .map_err(|e| Error::write("metrics.jsonl", &e, "is the disk full?"))
+            .map_err(|e| Error::write(journal::FILE, &e, "is the disk full?"))
     }
 }
 
@@ -142,16 +144,11 @@ fn step_of(line: &str) -> Option<u64> {
 
 impl Observer for Journal {
     fn see(&mut self, event: &Event) -> Result<()> {
-        if let Event::Step(t) = event {
-            self.losses.push(t.loss);
-        }
         match event {
-            Event::Step(t) if t.step % self.every == 0 || t.step == 1 || t.step == t.steps => {
-                let losses = std::mem::take(&mut self.losses);
-                let loss = losses.iter().map(|l| f64::from(*l)).sum::<f64>() / losses.len().max(1) as f64;
+            Event::Step(t) if t.logged => {
                 let speed = (t.step_tokens as f64 / t.took.max(1e-9)).round();
                 let mut line = json!({
-                    "step": t.step, "loss": loss as f32, "rate": t.rate, "norm": t.norm, "tokens": t.tokens,
+                    "step": t.step, "loss": t.mean_loss, "rate": t.rate, "norm": t.norm, "tokens": t.tokens,
                     "seconds": (t.seconds * 1e3).round() / 1e3, "tokens_per_s": speed,
                 });
                 if t.objective != t.loss {
@@ -179,13 +176,12 @@ impl Observer for Journal {
 /// TensorBoard's event file.
 pub struct Board {
     file: EventFile,
-    every: u64,
 }
 
 impl Board {
     /// A new file in `dir`: TensorBoard reads all of a directory.
-    pub fn create(dir: &Path, every: u64) -> Result<Self> {
-        Ok(Self { file: EventFile::create(dir, now(), "qkv")?, every })
+    pub fn create(dir: &Path) -> Result<Self> {
+        Ok(Self { file: EventFile::create(dir, now(), "qkv")? })
     }
 }
 
@@ -196,11 +192,11 @@ fn now() -> f64 {
 impl Observer for Board {
     fn see(&mut self, event: &Event) -> Result<()> {
         match event {
-            Event::Step(t) if t.step % self.every == 0 || t.step == 1 => {
+            Event::Step(t) if t.logged => {
                 let speed = t.step_tokens as f64 / t.took.max(1e-9);
                 let objective = (t.objective != t.loss).then_some(("train/objective", t.objective));
                 let always = [
-                    ("train/loss", t.loss),
+                    ("train/loss", t.mean_loss),
                     ("train/rate", t.rate),
                     ("train/norm", t.norm),
                     ("train/tokens_per_s", speed as f32),
@@ -238,6 +234,8 @@ mod tests {
             step,
             steps: 9,
             loss,
+            mean_loss: 1.25,
+            logged: step == 1 || step.is_multiple_of(2),
             objective,
             rate,
             norm,
@@ -251,21 +249,21 @@ mod tests {
     #[test]
     fn a_journal_forgets_what_comes_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(dir.path(), 0, 2).unwrap();
+        let mut journal = Journal::open(dir.path(), 0).unwrap();
         (1..=6).for_each(|step| journal.see(&told(step)).unwrap());
         drop(journal);
-        let mut journal = Journal::open(dir.path(), 4, 2).unwrap();
+        let mut journal = Journal::open(dir.path(), 4).unwrap();
         journal.see(&told(6)).unwrap();
         let text = std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
         let steps: Vec<u64> = text.lines().filter_map(step_of).collect();
         assert_eq!(steps, [1, 2, 4, 6]);
-        assert!(text.contains(r#""loss":1.5"#) && text.contains(r#""objective":1.75"#), "{text}");
+        assert!(text.contains(r#""loss":1.25"#) && text.contains(r#""objective":1.75"#), "{text}");
     }
 
     #[test]
     fn the_board_can_be_read() {
         let dir = tempfile::tempdir().unwrap();
-        let mut board = Board::create(dir.path(), 1).unwrap();
+        let mut board = Board::create(dir.path()).unwrap();
         board.see(&told(1)).unwrap();
         board.see(&Event::Valid { step: 1, loss: 2.0, score: None, best: true }).unwrap();
         let path = board.file.path().to_path_buf();

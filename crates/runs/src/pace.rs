@@ -33,8 +33,10 @@ pub(crate) fn paced(mut recipe: Recipe, batches: u64, notes: &mut Vec<String>) -
     recipe
 }
 
-/// The learning rate of a network that has learnt before: the wider it is, the more carefully it is changed. The constants
-/// are measured ([docs/training.md](../../../docs/training.md) has the table).
+/// The learning rate of a network that has learnt before: the wider it is, the more carefully it is changed.
+///
+/// Measured is one point: 1e-4 at width 384, one corpus, one seed ([docs/training.md](../../../docs/training.md) has the table).
+/// That it falls as 1/width, its upper bound and the rate of adapters are custom, not measurements; `--lr auto` measures.
 pub(crate) fn usual_rate(width: usize, adapters: bool) -> f64 {
     match adapters {
         // Adapters are few and start at nothing: they bear, and need, a larger rate.

@@ -3,7 +3,7 @@
 
 pub use crate::tokenizer::shared_tokenizer;
 
-use crate::corpus::Splits;
+use crate::corpus::{Splits, picture_of};
 use crate::network::{begin, load, of_its_own, unused_sizes};
 use crate::pace::{paced, usual_rate};
 use crate::range_test::range_test;
@@ -18,6 +18,7 @@ use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::device;
 use qkv_optim::{Groups, Optimizer};
+use qkv_tasks::locate::Located;
 use qkv_tasks::sheet::{self, ObjectiveParts};
 use qkv_text::Tokenizer;
 use qkv_train::freeze::{freeze, hollow, learning, thaw};
@@ -50,15 +51,19 @@ pub struct Plan {
 impl Plan {
     /// Makes everything ready. A tokenizer in `kept` (of a run that is resumed) is taken instead of a new one.
     pub fn new(recipe: &Recipe, kept: Option<&Path>) -> Result<Self> {
-        let mut splits = Splits::open(&recipe.data, recipe.train.seed)?;
         let from = match recipe.model.from.as_str() {
             "" => None,
             name => Some(qkv_tasks::locate::model(Path::new(name))?),
         };
-        let from = from.as_deref();
+        // A network that has learnt before reads pictures of its own size; a new one is made for those of the corpus.
+        let picture = match (&from, recipe.data.objective) {
+            (Some(from), Task::Image) => picture_of(&from.describe()?.2),
+            _ => None,
+        };
+        let mut splits = Splits::open_for(&recipe.data, recipe.train.seed, picture)?;
         let tokenizer = match recipe.data.objective {
             Task::Image => None,
-            _ => Some(tokenizer(recipe, &splits, kept, from)?),
+            _ => Some(tokenizer(recipe, &splits, kept, from.as_ref().map(Located::place))?),
         };
         let labels = match recipe.data.objective {
             task if task.has_labels() && !splits.labels.is_empty() => Labels::new(splits.labels.clone()),
@@ -73,7 +78,7 @@ impl Plan {
             splits.notes.extend(unused_sizes(&recipe.model));
         }
         let device = device::trainable(&recipe.train.device)?;
-        let mut pretrained = match from {
+        let mut pretrained = match &from {
             Some(from) => load(from, recipe, &labels, &device)?,
             None => begin(recipe, &splits, tokenizer.as_ref(), &labels, &device)?,
         };
@@ -101,7 +106,7 @@ impl Plan {
         }
         pretrained.model = freeze(pretrained.model, &recipe.model.freeze)?;
         let scale = match pretrained.spec().input {
-            Input::Patches { channels, .. } => Some(scale(from, channels)?),
+            Input::Patches { channels, .. } => Some(scale(from.as_ref(), channels)?),
             Input::Tokens { .. } => None,
         };
         let length = room(&pretrained, recipe.data.length, &mut splits.notes);
@@ -179,9 +184,9 @@ impl Plan {
 }
 
 /// How pictures become numbers: as the checkpoint's own files say, else as ViT does.
-fn scale(from: Option<&Path>, channels: usize) -> Result<Normalisation> {
+fn scale(from: Option<&Located>, channels: usize) -> Result<Normalisation> {
     match from {
-        Some(from) => Normalisation::load(&qkv_tasks::locate::model_of(from), channels),
+        Some(from) => Normalisation::load(from.dir(), channels),
         None => Ok(Normalisation::vit(channels)),
     }
 }

@@ -3,11 +3,15 @@
 //! Everything that a step depends on is the recipe, the data and the [`State`]; so a run that was broken off goes on from
 //! its last checkpoint as if nothing had happened, bit for bit, at any number of threads.
 
+pub use crate::origin::Origin;
+
 use crate::average::{self, Average};
 use crate::checkpoint::{Checkpoints, Loaded, Regular, State};
 use crate::hooks::{Hooks, ValidScore};
+use crate::loss_mean::LossMean;
 use crate::observe::{Event, Observer, StepReport};
-use crate::recipe::{self, Recipe};
+use crate::origin::same_origin;
+use crate::recipe::Recipe;
 use qkv_base::{Error, Result};
 use qkv_data::batch::Stream;
 use qkv_data::{Batch, Loader};
@@ -42,16 +46,6 @@ pub struct Job<N> {
     pub settings: RunSettings,
 }
 
-/// What a run was begun with, besides its data. Files of a run directory can be edited: what was trained by one recipe
-/// must not go on by another in silence.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
-    /// the recipe as it was written; empty where there is none
-    pub recipe: String,
-    /// a hash of the tokenizer's files; empty where there is none
-    pub tokenizer: String,
-}
-
 /// How the loop runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunSettings {
@@ -61,6 +55,8 @@ pub struct RunSettings {
     pub steps: u64,
     /// micro-batches of a step
     pub accumulate: usize,
+    /// steps between two lines of a log; the first and the last step have one, too
+    pub log_every: u64,
     /// label smoothing
     pub smoothing: f32,
     /// run blocks again in the backward instead of keeping what they computed
@@ -97,6 +93,7 @@ impl RunSettings {
             seed: train.seed,
             steps: train.steps,
             accumulate: train.accumulate,
+            log_every: train.log,
             smoothing: train.smoothing,
             recompute: train.recompute,
             average: train.average,
@@ -227,7 +224,7 @@ impl<'a, N: Trainable> Run<'a, N> {
     /// One step.
     fn step(&mut self, batches: &mut Stream, observers: &mut [&mut dyn Observer]) -> Result<StepReport> {
         let start = Instant::now();
-        let RunSettings { seed, steps, accumulate, smoothing, recompute, .. } = self.settings;
+        let RunSettings { seed, steps, accumulate, log_every, smoothing, recompute, .. } = self.settings;
         let step = self.state.step + 1;
         let batches: Vec<Batch> = batches.take(accumulate).map(|made| Ok(made?.1)).collect::<Result<_>>()?;
         let rate = self.schedule.at(step) as f32;
@@ -247,7 +244,24 @@ impl<'a, N: Trainable> Run<'a, N> {
         state.seconds += took;
         let StepOutcome { loss, objective, norm, tokens, .. } = outcome;
         let (step_tokens, tokens, seconds) = (tokens as u64, state.tokens, state.seconds);
-        Ok(StepReport { step, steps, loss, objective, rate, norm, tokens, step_tokens, took, seconds })
+        let (mean_loss, logged) = (state.since_line.take(loss), step == 1 || step == steps || due(step, log_every));
+        if logged {
+            state.since_line = LossMean::default();
+        }
+        Ok(StepReport {
+            step,
+            steps,
+            loss,
+            mean_loss,
+            logged,
+            objective,
+            rate,
+            norm,
+            tokens,
+            step_tokens,
+            took,
+            seconds,
+        })
     }
 
     /// A step that was skipped is told with its reason and its batch; the third without a number in a row ends the run.
@@ -348,33 +362,6 @@ impl<'a, N: Trainable> Run<'a, N> {
             }
             _ => Ok((self.model()?, self.state.step)),
         }
-    }
-}
-
-/// Refuses to go on with other data, another tokenizer or another recipe than a checkpoint was made with, and says what
-/// is different. What an older checkpoint does not know is not compared.
-fn same_origin(before: &State, now: &State) -> Result<()> {
-    let refuse = |place: &str, what: String| {
-        Err(Error::new(place, what, "bring it back as it was, or go on all the same with --force"))
-    };
-    if before.data != now.data {
-        let (before, now) = (&before.data, &now.data);
-        return refuse("data", format!("the data are not those that the run was begun with: {before} → {now}"));
-    }
-    if !before.tokenizer.is_empty() && before.tokenizer != now.tokenizer {
-        let (before, now) = (&before.tokenizer, &now.tokenizer);
-        return refuse("tokenizer", format!("is not the one that the run was begun with: {before} → {now}"));
-    }
-    if before.recipe.is_empty() || before.recipe == now.recipe {
-        return Ok(());
-    }
-    let read = |text: &str| Recipe::read("recipe.toml", text);
-    match (read(&before.recipe), read(&now.recipe)) {
-        (Ok(before), Ok(now)) => match recipe::differences(&before, &now).as_slice() {
-            [] => Ok(()), // another comment
-            changed => refuse("recipe.toml", format!("is not the one of the run: {}", changed.join("; "))),
-        },
-        _ => refuse("recipe.toml", "is not the one of the run".into()),
     }
 }
 

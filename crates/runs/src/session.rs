@@ -194,8 +194,8 @@ fn one(dir: &RunDir, file: &RecipeFile, options: RunOptions, observer: &mut (dyn
     let hooks = PlanHooks { plan: &plan, run_dir: dir };
     let (mut going, notes) = Run::new(job, &hooks, &dir.at("checkpoints"), options.force)?;
     notes.into_iter().try_for_each(|note| observer.see(&Event::Note(note)))?;
-    let mut journal = Journal::open(dir.dir(), going.state.step, recipe.train.log)?;
-    let mut board = Board::create(dir.dir(), recipe.train.log)?;
+    let mut journal = Journal::open(dir.dir(), going.state.step)?;
+    let mut board = Board::create(dir.dir())?;
     let mut movement = Movement::new(plan.recipe.train.steps);
     let never = AtomicBool::new(false);
     let watchers: &mut [&mut dyn Observer] = &mut [&mut *observer, &mut journal, &mut board, &mut movement];

@@ -114,7 +114,7 @@ fn go(settings: RunSettings, dir: &Path, threads: usize, at: At) -> qkv_base::Re
     let stop = AtomicBool::new(false);
     on_threads(threads, || {
         let (mut run, _) = Run::new(job(settings), &(), &dir.join("checkpoints"), false)?;
-        let mut journal = Journal::open(dir, run.state.step, 1)?;
+        let mut journal = Journal::open(dir, run.state.step)?;
         run.go(&mut [&mut journal, &mut Interrupt(at, &stop)], &stop)
     })?
 }
@@ -123,6 +123,7 @@ const TEN: RunSettings = RunSettings {
     seed: 7,
     steps: 10,
     accumulate: 2,
+    log_every: 1,
     smoothing: 0.1,
     recompute: false,
     average: 0.9,
@@ -152,6 +153,35 @@ fn a_stranger_resumes_to_the_bit() {
         assert_eq!(journal(&whole), journal(other));
     }
     assert_eq!(journal(&whole).len(), 12, "ten steps and two validations");
+}
+
+/// A line of the log holds the mean of the steps since the line before: those that an interruption fell among, too.
+#[test]
+fn the_journal_is_the_same_after_a_break_between_two_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let (every, whole) = (dir.path().join("every"), dir.path().join("whole"));
+    let settings = RunSettings { log_every: 4, save_every: 3, validate_every: 0, ..TEN };
+    go(RunSettings { log_every: 1, ..settings }, &every, 1, At::Never).unwrap();
+    go(settings, &whole, 1, At::Never).unwrap();
+    for (name, at) in [("stopped", At::Stop(6)), ("killed", At::Kill(8))] {
+        let broken = dir.path().join(name);
+        assert_ne!(go(settings, &broken, 1, at).ok(), Some(Ended::Done));
+        go(settings, &broken, 1, At::Never).unwrap();
+        assert_eq!(journal(&whole), journal(&broken), "{name}");
+    }
+    let losses = |dir: &Path| -> Vec<(u64, f64)> {
+        let line = |l: &serde_json::Value| Some((l["step"].as_u64()?, l["loss"].as_f64()?));
+        journal(dir).iter().filter_map(line).collect()
+    };
+    let (single, lines) = (losses(&every), losses(&whole));
+    let mean = |steps: std::ops::RangeInclusive<u64>| {
+        let among: Vec<f64> = single.iter().filter(|(step, _)| steps.contains(step)).map(|(_, loss)| *loss).collect();
+        (*steps.end(), among.iter().sum::<f64>() / among.len() as f64)
+    };
+    assert_eq!(lines.len(), 4);
+    for (line, want) in lines.iter().zip([mean(1..=1), mean(2..=4), mean(5..=8), mean(9..=10)]) {
+        assert!(line.0 == want.0 && (line.1 - want.1).abs() < 1e-6, "{line:?}, {want:?}");
+    }
 }
 
 #[test]
@@ -187,7 +217,7 @@ fn a_stranger_learns_and_is_judged() {
         ..TEN
     };
     let (mut run, _) = Run::new(job(settings), &(), &dir.path().join("checkpoints"), false).unwrap();
-    let mut journal = Journal::open(dir.path(), 0, 1).unwrap();
+    let mut journal = Journal::open(dir.path(), 0).unwrap();
     run.go(&mut [&mut journal], &AtomicBool::new(false)).unwrap();
     let lines = qkv_testkit::journal(dir.path());
     let first = lines[0]["loss"].as_f64().unwrap();

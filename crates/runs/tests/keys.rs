@@ -116,7 +116,7 @@ fn effects(plan: &mut Plan) -> String {
     let optimizer = format!("{:?} {:?}", plan.optimizer().expect("an optimiser"), plan.schedule());
     let (spec, eval) = (plan.pretrained.spec().clone(), plan.recipe.eval.clone());
     let settings = RunSettings::of(&plan.recipe);
-    let told = (plan.recipe.train.log, &plan.recipe.eval.metric, eval.goal, eval.samples);
+    let told = (&plan.recipe.eval.metric, eval.goal, eval.samples);
     format!(
         "{spec:?} {sizes:?} {first:?} {vocabulary:?} {batch:?} {frozen:?} {adapters:?} {optimizer} {settings:?} {told:?}"
     )

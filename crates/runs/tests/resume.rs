@@ -33,7 +33,7 @@ fn go(recipe: &Recipe, dir: &Path, threads: usize, stop_at: Option<u64>) -> Ende
         let job = plan.job().unwrap();
         let hooks = PlanHooks { plan: &plan, run_dir: &run_dir };
         let (mut run, _) = Run::new(job, &hooks, &run_dir.at("checkpoints"), false).unwrap();
-        let mut journal = Journal::open(dir, run.state.step, 1).unwrap();
+        let mut journal = Journal::open(dir, run.state.step).unwrap();
         let mut stopper = StopAt(stop_at.unwrap_or(u64::MAX), &stop);
         run.go(&mut [&mut journal, &mut stopper], &stop).unwrap()
     })
@@ -42,7 +42,7 @@ fn go(recipe: &Recipe, dir: &Path, threads: usize, stop_at: Option<u64>) -> Ende
 
 fn recipe(train: &str, more: &str) -> Recipe {
     let text = format!(
-        "[train]\nsteps = 20\nrows = 4\n{train}\n[schedule]\nwarmup = 3\n[checkpoint]\nevery = 6\n[eval]\nevery = 5\nsamples = 0\nbatches = 2\n{more}"
+        "[train]\nsteps = 20\nrows = 4\nlog = 1\n{train}\n[schedule]\nwarmup = 3\n[checkpoint]\nevery = 6\n[eval]\nevery = 5\nsamples = 0\nbatches = 2\n{more}"
     );
     Recipe::parse("test", &text).unwrap()
 }

@@ -125,7 +125,7 @@ impl Served {
 
     /// A message without the path of the model.
     pub fn clean(&self, text: &str) -> String {
-        let paths = [Some(self.model.path.as_path()), self.model.path.parent()];
+        let paths = [Some(self.model.path.as_path()), Some(self.model.dir()), self.model.dir().parent()];
         let paths = paths.into_iter().flatten().map(|p| p.display().to_string()).filter(|p| p.len() > 1);
         paths.fold(text.to_string(), |text, path| text.replace(&path, &self.name))
     }

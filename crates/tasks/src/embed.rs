@@ -88,7 +88,7 @@ struct Modules {
 
 impl Modules {
     fn of(model: &TextModel, ask: EmbedOptions) -> Result<Self> {
-        let dir = if model.path.is_dir() { model.path.as_path() } else { model.path.parent().unwrap_or(&model.path) };
+        let dir = model.dir();
         let modules = read(&dir.join("modules.json"))?;
         let listed = |what: &str| {
             let all = modules.as_ref().and_then(Value::as_array);

@@ -1,7 +1,12 @@
 //! Where models are: a run wherever a model can be named, and the newest run where none is. One rule for every verb.
 
-use crate::named_checkpoint;
+use crate::named_checkpoint::{self, NamedCheckpoint};
+use burn::tensor::Device;
 use qkv_base::{Error, Result};
+use qkv_model::families::{self, Config, Files, Sheet};
+use qkv_model::spec::Spec;
+use qkv_model::{Precision, Pretrained, precision};
+use qkv_weights::{Checkpoint, Format};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,10 +16,92 @@ pub fn model_of(path: &Path) -> PathBuf {
     if model.join("config.json").exists() { model } else { path.to_path_buf() }
 }
 
-/// The model that a name stands for: a checkpoint of a run (`RUN@1200`, `RUN@last`, `RUN@best`), the model of a run, or any
-/// other place as it is. An error says which checkpoints there are.
-pub fn model(name: &Path) -> Result<PathBuf> {
-    Ok(named_checkpoint::open(name)?.unwrap_or_else(|| model_of(name)))
+/// What a name stands for: a checkpoint of a run (`RUN@1200`, `RUN@last`, `RUN@best`), the model of a run, or any other place as it
+/// is. An error says which checkpoints there are.
+pub fn model(name: &Path) -> Result<Located> {
+    let checkpoint = named_checkpoint::open(name)?;
+    let place = checkpoint.as_ref().map_or_else(|| model_of(name), NamedCheckpoint::model);
+    Ok(Located { place, checkpoint })
+}
+
+/// A model that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    place: PathBuf,
+    /// whose weights are taken instead of those in `place`
+    checkpoint: Option<NamedCheckpoint>,
+}
+
+impl Located {
+    /// The directory or file that says what the network is; tokenizer and all else stand in it or beside it.
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// What it is called: its place, or the checkpoint (`RUN@1200`), which means the same model whenever it is looked for.
+    pub fn name(&self) -> PathBuf {
+        self.checkpoint.as_ref().map_or_else(|| self.place.clone(), NamedCheckpoint::name)
+    }
+
+    /// Where its weights are: its place, or the file of a checkpoint, which holds them by our own paths.
+    pub fn weights(&self) -> PathBuf {
+        self.checkpoint.as_ref().map_or_else(|| self.place.clone(), NamedCheckpoint::weights)
+    }
+
+    /// What it is, by its configuration and the names in its file; nothing is loaded.
+    pub fn describe(&self) -> Result<(Config, &'static Sheet, Spec)> {
+        let file = Checkpoint::open(&self.place)?;
+        let names = || file.entries().iter().map(|e| e.name.as_str());
+        let (config, sheet) = match file.format() {
+            Format::Gguf { .. } => {
+                let tied = !names().any(|n| n == "output.weight");
+                let (config, sheet, _) = families::gguf_config(file.metadata(), tied)?;
+                (config, sheet)
+            }
+            _ => {
+                let config = Config::load(&self.dir().join("config.json"))?;
+                let config = families::recognised(config, names())?;
+                let sheet = families::of(&config)?;
+                (config, sheet)
+            }
+        };
+        let spec = (sheet.read)(&config, &Files::new(names()))?;
+        spec.check()?;
+        Ok((config, sheet, spec))
+    }
+
+    /// The directory of what stands beside the weights.
+    pub fn dir(&self) -> &Path {
+        if self.place.is_dir() { &self.place } else { self.place.parent().unwrap_or(Path::new("")) }
+    }
+
+    /// The network to answer with, its matrices packed.
+    pub fn load_packed(&self, device: &Device, precision: Precision) -> Result<Pretrained> {
+        if self.checkpoint.is_none() {
+            return Pretrained::load_packed(&self.place, device, precision);
+        }
+        let network = self.load(device)?;
+        Ok(Pretrained { model: precision::pack(network.model, precision), ..network })
+    }
+
+    /// The network, every parameter as f32.
+    pub fn load(&self, device: &Device) -> Result<Pretrained> {
+        self.load_with(device, 0, |_, _| Ok(()))
+    }
+
+    /// The network with a change of its spec, as [`Pretrained::load_with`].
+    pub fn load_with(
+        &self,
+        device: &Device,
+        seed: u64,
+        change: impl FnOnce(&mut Spec, &mut Config) -> Result<()>,
+    ) -> Result<Pretrained> {
+        let network = Pretrained::load_with(&self.place, device, seed, change)?;
+        match &self.checkpoint {
+            Some(checkpoint) => checkpoint.fill(network),
+            None => Ok(network),
+        }
+    }
 }
 
 /// The run that a name stands for: that of a checkpoint, or the place itself.

@@ -83,15 +83,12 @@ impl Metric {
 
     /// Whether `score` is as good as `goal`.
     pub fn reaches(self, score: f64, goal: f64) -> bool {
-        match self {
-            Self::Loss | Self::Ter | Self::Perplexity | Self::BytePerplexity | Self::BitsPerByte => score <= goal,
-            _ => score >= goal,
-        }
+        if self.is_cost() { score <= goal } else { score >= goal }
     }
 
     /// Whether less is better.
     pub fn is_cost(self) -> bool {
-        self.reaches(0.0, 1.0)
+        matches!(self, Self::Loss | Self::Ter | Self::Perplexity | Self::BytePerplexity | Self::BitsPerByte)
     }
 
     /// The complaint that a task is not judged by this metric, but by those.

@@ -1,7 +1,7 @@
 //! A network with everything that stands beside it on disk: tokenizer, labels, how pictures become numbers, what it says
 //! about generating. One way to open a model for every task.
 
-use crate::locate;
+use crate::locate::{self, Located};
 use burn::tensor::Device;
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::{Frame, Normalisation};
@@ -18,8 +18,10 @@ use std::sync::{Arc, OnceLock};
 
 /// A model with its tokenizer and defaults.
 pub struct TextModel {
-    /// where it is from
+    /// what it is called: its place, or a checkpoint of a run
     pub path: PathBuf,
+    /// the directory of what stands beside the weights
+    dir: PathBuf,
     /// the network and its configuration
     pub network: Pretrained,
     /// what its directory says about generating
@@ -39,21 +41,21 @@ impl TextModel {
 
     /// The same with matrices of another precision.
     pub fn load_packed(path: &Path, precision: Precision) -> Result<Self> {
-        let path = locate::model(path)?;
-        let network = Pretrained::load_packed(&path, &device::default(), precision)?;
-        Self::of(path, network)
+        let located = locate::model(path)?;
+        let network = located.load_packed(&device::default(), precision)?;
+        Self::of(&located, network)
     }
 
     /// The same with every parameter as f32, onto a device (with gradients, where it is to learn).
     pub fn load_on(path: &Path, device: &Device) -> Result<Self> {
-        let path = locate::model(path)?;
-        let network = Pretrained::load(&path, device)?;
-        Self::of(path, network)
+        let located = locate::model(path)?;
+        let network = located.load(device)?;
+        Self::of(&located, network)
     }
 
-    /// A network that is there already, with what stands beside it at `path`.
-    pub fn of(path: PathBuf, network: Pretrained) -> Result<Self> {
-        let dir = if path.is_dir() { path.clone() } else { path.parent().unwrap_or(Path::new("")).to_path_buf() };
+    /// A network that is there already, with what stands beside the model that was found.
+    pub fn of(located: &Located, network: Pretrained) -> Result<Self> {
+        let (path, dir) = (located.name(), located.dir().to_path_buf());
         let defaults = Defaults::load(&dir, network.config.map())?;
         let report = &network.report;
         let mut warnings: Vec<String> = report.warnings.iter().map(|w| format!("{}: {w}", path.display())).collect();
@@ -66,11 +68,11 @@ impl TextModel {
         warnings.extend(defaults.ignored.iter().map(asked));
         warnings.extend(defaults.contradictions.iter().map(|what| format!("generation_config.json: {what}")));
         let writes = network.spec().decoder().is_some();
-        let tokenizer = tokenizer(&path).map(Arc::new).map_err(|e| match writes && e.what == NO_TOKENIZER {
+        let tokenizer = tokenizer(located.place()).map(Arc::new).map_err(|e| match writes && e.what == NO_TOKENIZER {
             true => Error { hint: "give token ids with --ids 5,6,7, or put a tokenizer beside the model".into(), ..e },
             false => e,
         });
-        Ok(Self { path, network, defaults, warnings, tokenizer, token_bytes: OnceLock::new() })
+        Ok(Self { path, dir, network, defaults, warnings, tokenizer, token_bytes: OnceLock::new() })
     }
 
     /// A network that is under way, which nothing stands beside yet.
@@ -87,6 +89,7 @@ impl TextModel {
         let tokenizer = tokenizer.map(Arc::new).ok_or_else(none);
         Ok(Self {
             path: path.to_path_buf(),
+            dir: path.to_path_buf(),
             network,
             defaults,
             warnings: vec![],
@@ -128,6 +131,11 @@ impl TextModel {
             let stack = if name.contains("decoder") { " of the decoder" } else { "" };
             Some(if bad == 0 { format!("after the embeddings{stack}") } else { format!("after layer {bad}{stack}") })
         })
+    }
+
+    /// The directory of what stands beside the weights: configuration, tokenizer, how pictures are read.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// What it is.
@@ -190,8 +198,7 @@ impl TextModel {
 
     /// How pictures become numbers for it.
     pub fn normalisation(&self, channels: usize) -> Result<Normalisation> {
-        let dir = if self.path.is_dir() { self.path.as_path() } else { self.path.parent().unwrap_or(Path::new("")) };
-        Normalisation::load(dir, channels)
+        Normalisation::load(&self.dir, channels)
     }
 
     /// What stands around the texts that it reads.
@@ -293,7 +300,8 @@ impl TextModel {
 
 /// The tokenizer of a run, of a directory, of a file's directory, or inside a GGUF file.
 pub fn tokenizer(path: &Path) -> Result<Tokenizer> {
-    let path = &locate::model(path)?;
+    let found = locate::model(path)?;
+    let path = found.place();
     let gguf = if path.is_dir() { lone_gguf(path) } else { Some(path.to_owned()) };
     if let Some(file) = gguf {
         let checkpoint = Checkpoint::open(&file)?;

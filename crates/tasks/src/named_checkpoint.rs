@@ -1,14 +1,13 @@
 //! Checkpoints of a run by name, wherever a model can be named: `runs/x@1200`, `runs/x@last`, `runs/x@best`.
 //!
 //! A checkpoint holds weights by our own paths, the optimiser and the state; everything else that a model needs stands in the
-//! run's `model/`. The two are put together once, in `checkpoints/ckpt-001200.model/`, an ordinary model directory: every
-//! reader of models can open it, and nobody else has to know about checkpoints.
+//! run's `model/`. The two are put together in memory: whoever only asks a checkpoint something writes nothing.
 
 use qkv_base::{Error, MOST_TEXT, Result, read_file};
-use qkv_model::pretrained::{carry, fill};
+use qkv_model::pretrained::{Values, fill};
 use qkv_model::{Pretrained, count};
 use qkv_nn::{LoraSize, device};
-use qkv_weights::{Checkpoint, Dtype};
+use qkv_weights::{Checkpoint, Finiteness};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -45,20 +44,28 @@ pub(crate) fn run_of(path: &Path) -> PathBuf {
     parse(path).map_or_else(|| path.to_path_buf(), |(run, _)| run)
 }
 
-/// The model directory of the checkpoint that `path` names, made if it is not there yet; none where it names none.
-pub(crate) fn open(path: &Path) -> Result<Option<PathBuf>> {
+/// A checkpoint of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedCheckpoint {
+    run: PathBuf,
+    step: u64,
+    /// the name of its directory
+    dir: String,
+}
+
+/// The checkpoint that `path` names; none where it names none.
+pub(crate) fn open(path: &Path) -> Result<Option<NamedCheckpoint>> {
     let Some((run, which)) = parse(path) else { return Ok(None) };
-    let checkpoints = run.join("checkpoints");
-    let name = find(path, &checkpoints, &which)?;
-    let place = checkpoints.join(format!("{name}.model"));
-    if !place.join("config.json").exists() {
-        write(&run, &checkpoints.join(&name), &place)?;
+    let (step, dir) = find(path, &run.join("checkpoints"), &which)?;
+    if !run.join("model/config.json").exists() {
+        let hint = "it appears with the first look at the validation side (eval.every)";
+        return Err(Error::new(run.display().to_string(), "the run holds no model/ yet", hint));
     }
-    Ok(Some(place))
+    Ok(Some(NamedCheckpoint { run, step, dir }))
 }
 
 /// The directory of a checkpoint; one that is not there is answered with those that are.
-fn find(path: &Path, checkpoints: &Path, which: &Which) -> Result<String> {
+fn find(path: &Path, checkpoints: &Path, which: &Which) -> Result<(u64, String)> {
     let fail = |what: String, hint: String| Error::new(path.display().to_string(), what, hint);
     let there = steps(checkpoints);
     if there.is_empty() {
@@ -75,8 +82,8 @@ fn find(path: &Path, checkpoints: &Path, which: &Which) -> Result<String> {
         Which::Unknown(_) => String::new(),
     };
     // What the file `best` says is a name among those that there are, never a path.
-    if there.iter().any(|(_, known)| *known == name) {
-        return Ok(name);
+    if let Some(found) = there.iter().find(|(_, known)| *known == name) {
+        return Ok(found.clone());
     }
     let listed: Vec<String> = there.iter().map(|(step, _)| format!("@{step}")).collect();
     let what = match which {
@@ -94,51 +101,103 @@ fn steps(checkpoints: &Path) -> BTreeSet<(u64, String)> {
     names.filter_map(|name| Some((name.strip_prefix("ckpt-")?.parse().ok()?, name))).collect()
 }
 
-/// Puts the weights of a checkpoint into the network of its run, and everything else beside them.
-fn write(run: &Path, checkpoint: &Path, place: &Path) -> Result<()> {
-    let model = run.join("model");
-    if !model.join("config.json").exists() {
-        let hint = "it appears with the first look at the validation side (eval.every)";
-        return Err(Error::new(run.display().to_string(), "the run holds no model/ yet", hint));
+impl NamedCheckpoint {
+    /// The name that means this checkpoint for as long as it is there: `RUN@1200`.
+    pub(crate) fn name(&self) -> PathBuf {
+        format!("{}@{}", self.run.display(), self.step).into()
     }
-    let mut network = Pretrained::load(&model, &device::default())?;
-    let weights = Checkpoint::open(checkpoint.join("model.safetensors"))?;
-    // Where a running average is kept, it is what is judged and handed out.
-    let held = Checkpoint::open(checkpoint.join("optimizer.safetensors"))?;
-    let adapted: Vec<String> =
-        weights.entries().iter().filter_map(|entry| Some(entry.name.strip_suffix(".lora.a")?.to_string())).collect();
-    if let Some(first) = adapted.first() {
-        let rank = weights.get(&format!("{first}.lora.a")).and_then(|e| e.shape.first().copied()).unwrap_or(0);
-        let size = LoraSize { rank, alpha: alpha(&run.join("adapter"))?, dropout: 0.0 };
-        let targets: Vec<&str> = adapted.iter().map(String::as_str).collect();
-        network.model = network.model.with_lora(&targets, size, 0)?;
+
+    /// The directory that says what the network is, with its tokenizer and everything else beside it.
+    pub(crate) fn model(&self) -> PathBuf {
+        self.run.join("model")
     }
-    let mut values = BTreeMap::new();
-    for p in count::parameters(&network.model) {
-        let mean = format!("{}.mean", p.path);
-        let read = match held.get(&mean) {
-            Some(_) => held.read_f32(&mean)?,
-            None => weights.read_f32(&p.path)?,
-        };
-        if read.len() as u64 != p.elements() {
-            let what = format!("`{}` has {} numbers, but {} are wanted", p.path, read.len(), p.elements());
-            return Err(Error::new(checkpoint.display().to_string(), what, "was the run's model/ changed?"));
+
+    /// The file of its weights, by our own paths.
+    pub(crate) fn weights(&self) -> PathBuf {
+        self.file("model.safetensors")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.run.join("checkpoints").join(&self.dir).join(name)
+    }
+
+    /// `network`, which was loaded from the run's `model/`, with the weights of the checkpoint instead; parameters that are new
+    /// (of another head) stay as they were drawn.
+    pub(crate) fn fill(&self, mut network: Pretrained) -> Result<Pretrained> {
+        let held = Held::open(self)?;
+        let adapted = held.adapted();
+        let merged = if adapted.is_empty() { None } else { Some(Values::of(&self.merged(&held, &adapted)?)) };
+        let fresh: BTreeSet<&String> = network.report.fresh.iter().collect();
+        let (mut values, mut finite) = (BTreeMap::new(), Finiteness::default());
+        for p in count::parameters(&network.model).into_iter().filter(|p| !fresh.contains(&p.path)) {
+            let read = match &merged {
+                Some(merged) => merged.read(&p.path),
+                None => held.read(&p.path)?,
+            };
+            finite.scan(&p.path, &read);
+            values.insert(p.path.clone(), self.fitting(&p, read)?);
         }
-        values.insert(p.path, read);
+        network.model = fill(network.model, values);
+        let report = &mut network.report;
+        let before = report.finite.to_string();
+        report.warnings.retain(|warning| *warning != before);
+        if !finite.is_clean() {
+            report.warnings.push(finite.to_string());
+        }
+        report.finite = finite;
+        Ok(network)
     }
-    network.model = fill(network.model, values).merge_lora();
-    let new = place.with_extension(format!("model.tmp-{}", std::process::id()));
-    let written =
-        network.save(&new, Dtype::F32, u64::MAX).and_then(|()| carry(&model, &new).map(drop)).and_then(|()| {
-            let fail =
-                |e: std::io::Error| Error::write(place.display().to_string(), &e, "is the run's directory writable?");
-            std::fs::rename(&new, place).map_err(fail)
-        });
-    if written.is_err() {
-        let _ = std::fs::remove_dir_all(&new); // the reason is on its way up
+
+    /// The run's network with the weights of the checkpoint, and its adapters added in.
+    fn merged(&self, held: &Held, adapted: &[String]) -> Result<qkv_model::Transformer> {
+        let first = format!("{}.lora.a", adapted[0]);
+        let rank = held.weights.get(&first).and_then(|e| e.shape.first().copied()).unwrap_or(0);
+        let size = LoraSize { rank, alpha: alpha(&self.run.join("adapter"))?, dropout: 0.0 };
+        let targets: Vec<&str> = adapted.iter().map(String::as_str).collect();
+        let model = Pretrained::load(&self.model(), &device::default())?.model.with_lora(&targets, size, 0)?;
+        let mut values = BTreeMap::new();
+        for p in count::parameters(&model) {
+            values.insert(p.path.clone(), self.fitting(&p, held.read(&p.path)?)?);
+        }
+        Ok(fill(model, values).merge_lora())
     }
-    // Somebody else may have put the same there at the same time.
-    if place.join("config.json").exists() { Ok(()) } else { written }
+
+    /// The numbers of a parameter, if they are as many as it has.
+    fn fitting(&self, p: &count::Parameter, read: Vec<f32>) -> Result<Vec<f32>> {
+        if read.len() as u64 == p.elements() {
+            return Ok(read);
+        }
+        let what = format!("`{}` has {} numbers, but {} are wanted", p.path, read.len(), p.elements());
+        Err(Error::new(self.name().display().to_string(), what, "was the run's model/ changed?"))
+    }
+}
+
+/// The files of a checkpoint.
+struct Held {
+    weights: Checkpoint,
+    beside: Checkpoint,
+}
+
+impl Held {
+    fn open(checkpoint: &NamedCheckpoint) -> Result<Self> {
+        let open = |name: &str| Checkpoint::open(checkpoint.file(name));
+        Ok(Self { weights: open("model.safetensors")?, beside: open("optimizer.safetensors")? })
+    }
+
+    /// The layers that have adapters.
+    fn adapted(&self) -> Vec<String> {
+        let entries = self.weights.entries().iter();
+        entries.filter_map(|entry| Some(entry.name.strip_suffix(".lora.a")?.to_string())).collect()
+    }
+
+    /// A parameter. Where a running average is kept, it is what is judged and handed out.
+    fn read(&self, path: &str) -> Result<Vec<f32>> {
+        let mean = format!("{path}.mean");
+        match self.beside.get(&mean) {
+            Some(_) => self.beside.read_f32(&mean),
+            None => self.weights.read_f32(path),
+        }
+    }
 }
 
 /// The strength of a run's adapters.
@@ -166,13 +225,18 @@ mod tests {
         for step in ["000100", "000250"] {
             std::fs::create_dir_all(run.join(format!("checkpoints/ckpt-{step}"))).expect("made");
         }
-        std::fs::create_dir_all(run.join("checkpoints/ckpt-000100.model")).expect("made");
+        std::fs::create_dir_all(run.join("checkpoints/ckpt-000300.tmp-7")).expect("made");
         let error = open(&named("200")).expect_err("not there");
         assert_eq!(error.what, "there is no checkpoint of step 200");
         assert!(error.hint.starts_with("there are @100, @250, and"), "{}", error.hint);
         assert!(open(&named("bset")).expect_err("no name").what.contains("`bset`"));
         std::fs::write(run.join("checkpoints/best"), "../../../etc").expect("written");
         assert!(open(&named("best")).expect_err("a path").what.contains("not there"));
+        assert!(open(&named("100")).expect_err("no model").what.contains("no model/ yet"));
+        std::fs::create_dir_all(run.join("model")).expect("made");
+        std::fs::write(run.join("model/config.json"), "{}").expect("written");
+        std::fs::write(run.join("checkpoints/latest"), "ckpt-000250\n").expect("written");
+        assert_eq!(open(&named("last")).expect("there").map(|c| c.name()), Some(named("250")));
         assert_eq!(run_of(&named("100")), run);
         std::fs::create_dir_all(dir.path().join("a@b")).expect("made");
         assert_eq!(open(&dir.path().join("a@b")).expect("a path"), None);

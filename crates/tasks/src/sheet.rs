@@ -98,9 +98,15 @@ pub fn of(task: Task) -> &'static TaskSheet {
 }
 
 impl TaskSheet {
+    /// Whether it reads a source and is judged by the text that it writes from it: a prefix can stand before the source, a beam
+    /// can write, and a score takes as long as writing does.
+    pub fn writes(&self) -> bool {
+        self.task == Task::Translate
+    }
+
     /// How examples become rows. A prefix is for tasks that read a source: elsewhere it would change nothing.
     pub fn rows(&self, parts: &ObjectiveParts) -> Result<Objective> {
-        if !parts.prefix.is_empty() && self.task != Task::Translate {
+        if !parts.prefix.is_empty() && !self.writes() {
             let what = format!("{} has no source that it could stand before", self.task.name());
             return Err(Error::new("prefix", what, "leave it out"));
         }

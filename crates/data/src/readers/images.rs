@@ -1,24 +1,12 @@
 //! Pictures: a folder with one subfolder a class (PNG or JPEG), or digits as IDX files and as tables.
 //!
-//! A picture from outside is decoded under limits, so that a small file that claims 50,000 × 50,000 pixels is an error
-//! and not the end of the process. Files are decoded when asked for; IDX and tables are held in memory as bytes.
+//! Files are decoded when asked for; IDX and tables are held in memory as bytes.
 
+use super::picture::{Fitted, Picture, decode};
 use super::{Opened, Reader, Tally, files_under, source, table};
 use crate::{Corpus, Error, Example, Result, corpus::past_end};
-use image::{DynamicImage, ImageReader, Limits, imageops::FilterType};
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
-
-/// What every picture is brought to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Picture {
-    /// columns
-    pub width: usize,
-    /// rows
-    pub height: usize,
-    /// 1 for grey, 3 for colour
-    pub channels: usize,
-}
+use std::sync::Arc;
 
 /// Where the label of a row of pixel values stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,61 +15,6 @@ pub enum LabelColumn {
     First,
     /// after the pixels, as in the UCI digits
     Last,
-}
-
-/// No side longer than this, and no more than 256 MiB to decode one picture.
-const LONGEST_SIDE: u32 = 8192;
-/// No more pixels than this: a file of some hundred kilobytes can hold gigabytes of one colour, which take their time.
-const MOST_PIXELS: u64 = 48_000_000;
-
-fn decode(path: &Path, want: Option<Picture>) -> Result<(Picture, Vec<u8>)> {
-    let name = path.display().to_string();
-    let damaged = |error: image::ImageError| {
-        let hint = "PNG and JPEG up to 8192 × 8192 are read; convert the file, or skip bad rows";
-        Error::new(&name, format!("no picture: {error}"), hint)
-    };
-    let open = || -> Result<_> {
-        let reader = ImageReader::new(BufReader::new(source::open_file(path)?)).with_guessed_format();
-        let mut reader = reader.map_err(|error| source::unreadable(&name, &error))?;
-        let mut limits = Limits::default();
-        limits.max_image_width = Some(LONGEST_SIDE);
-        limits.max_image_height = Some(LONGEST_SIDE);
-        limits.max_alloc = Some(256 << 20);
-        reader.limits(limits);
-        Ok(reader)
-    };
-    let (width, height) = open()?.into_dimensions().map_err(damaged)?;
-    if u64::from(width) * u64::from(height) > MOST_PIXELS {
-        let what = format!("no picture: {width} × {height} are more than {} million pixels", MOST_PIXELS / 1_000_000);
-        return Err(Error::new(&name, what, "make it smaller; networks read some hundred pixels a side"));
-    }
-    let mut picture = open()?.decode().map_err(damaged)?;
-    if let Some(want) = want {
-        let (width, height) = (want.width as u32, want.height as u32);
-        if (picture.width(), picture.height()) != (width, height) {
-            picture = picture.resize_exact(width, height, FilterType::Triangle);
-        }
-    }
-    let channels = want.map_or(if picture.color().has_color() { 3 } else { 1 }, |want| want.channels);
-    let size = Picture { width: picture.width() as usize, height: picture.height() as usize, channels };
-    Ok((size, pixels(picture, channels)))
-}
-
-/// A picture file, brought to `size`; without a label.
-pub fn read_picture(path: &Path, size: Picture) -> Result<Example> {
-    if ![1, 3].contains(&size.channels) {
-        let what = format!("pictures have 1 or 3 channels, not {}", size.channels);
-        return Err(Error::new(path.display().to_string(), what, "choose a model for grey or colour pictures"));
-    }
-    let (Picture { width, height, channels }, pixels) = decode(path, Some(size))?;
-    Ok(Example::Image { width, height, channels, pixels, label: String::new() })
-}
-
-fn pixels(picture: DynamicImage, channels: usize) -> Vec<u8> {
-    match channels {
-        1 => picture.into_luma8().into_raw(),
-        _ => picture.into_rgb8().into_raw(),
-    }
 }
 
 struct Folder {
@@ -97,7 +30,7 @@ impl Corpus for Folder {
 
     fn get(&self, index: usize) -> Result<Example> {
         let (path, label) = self.files.get(index).ok_or_else(|| past_end(index, self.files.len()))?;
-        let (_, pixels) = decode(path, Some(self.size))?;
+        let pixels = self.size.pixels(decode(path)?);
         let Picture { width, height, channels } = self.size;
         Ok(Example::Image { width, height, channels, pixels, label: label.clone() })
     }
@@ -109,27 +42,50 @@ impl Corpus for Folder {
 
 /// Opens a folder of pictures. Without a size, every picture must have that of the first.
 pub(crate) fn open_folder(reader: &Reader, path: &Path, want: Option<Picture>) -> Result<Opened> {
-    if want.is_some_and(|w| {
-        w.width * w.height == 0 || ![1, 3].contains(&w.channels) || w.width.max(w.height) > LONGEST_SIDE as usize
-    }) {
-        return Err(Error::new("picture", "an impossible size", "give 1 to 8192 pixels a side and 1 or 3 channels"));
-    }
+    let want = want.map(Picture::check).transpose()?;
     let mut tally = Tally::default();
-    let (mut files, mut size) = (Vec::new(), want);
+    let (mut files, mut size, mut changed) = (Vec::new(), want, 0);
     for file in files_under(path)? {
-        match one_file(path, &file, want, &mut size) {
-            Ok(label) => files.push((file, label)),
+        match one_file(path, &file, want.is_some(), &mut size) {
+            Ok((label, found)) => {
+                changed += usize::from(want.is_some_and(|want| want != found));
+                files.push((file, label));
+            }
             Err(error) => tally.bad_row(error, reader.bad_rows)?,
         }
     }
     tally.rows = files.len();
     let size = size.ok_or_else(|| super::nothing(&path.display().to_string()))?;
-    let note = format!("pictures of {} × {} pixels, {} channels", size.width, size.height, size.channels);
+    let note = match changed {
+        0 => format!("pictures of {size}"),
+        _ => brought(changed, files.len(), size),
+    };
     Opened::new(path, Folder { files, size }, tally, vec![note])
 }
 
-/// The class of one file: the first folder under the root.
-fn one_file(root: &Path, file: &Path, want: Option<Picture>, size: &mut Option<Picture>) -> Result<String> {
+/// What is said of pictures that are not as they are wanted.
+fn brought(changed: usize, all: usize, size: Picture) -> String {
+    format!("{changed} of {all} pictures are of another size or colour: they are brought to {size}")
+}
+
+/// Brings pictures that are held as they were to a size, where that is another one.
+pub(super) fn fitted(opened: Opened, size: Picture) -> Result<Opened> {
+    let found = match opened.corpus.get(0)? {
+        Example::Image { width, height, channels, .. } => Picture { width, height, channels },
+        _ => return Ok(opened),
+    };
+    if found == size.check()? {
+        return Ok(opened);
+    }
+    let n = opened.corpus.len();
+    let Opened { corpus, tally, mut notes } = opened;
+    notes.push(brought(n, n, size));
+    Ok(Opened { corpus: Arc::new(Fitted { corpus, size }), tally, notes })
+}
+
+/// The class of one file, the first folder under the root, and what the picture is; where `any` is not said, it must be of the
+/// size of the first.
+fn one_file(root: &Path, file: &Path, any: bool, size: &mut Option<Picture>) -> Result<(String, Picture)> {
     let name = file.display().to_string();
     let inside = file.strip_prefix(root).unwrap_or(file);
     let mut parts = inside.components();
@@ -140,14 +96,14 @@ fn one_file(root: &Path, file: &Path, want: Option<Picture>, size: &mut Option<P
             "put it in a subfolder named after its class",
         ));
     };
-    let (found, _) = decode(file, want)?;
+    let found = Picture::of(&decode(file)?);
     let first = *size.get_or_insert(found);
-    if (found.width, found.height) != (first.width, first.height) {
+    if !any && (found.width, found.height) != (first.width, first.height) {
         let what =
             format!("{} × {} pixels where the first has {} × {}", found.width, found.height, first.width, first.height);
         return Err(Error::new(name, what, "say a size, and every picture is brought to it"));
     }
-    Ok(class.as_os_str().to_string_lossy().into_owned())
+    Ok((class.as_os_str().to_string_lossy().into_owned(), found))
 }
 
 /// Pictures of one size, held as bytes.
@@ -309,6 +265,34 @@ mod tests {
             panic!()
         };
         assert_eq!(pixels.len(), 4);
+    }
+
+    #[test]
+    fn pictures_are_brought_to_what_the_reader_says() {
+        let folder = tempfile::tempdir().unwrap();
+        png(&folder.path().join("square/1.png"), 4, 4, 200);
+        png(&folder.path().join("square/2.png"), 5, 3, 200);
+        let grey = folder.path().join("circle/a.png");
+        fs::create_dir_all(grey.parent().unwrap()).unwrap();
+        image::GrayImage::from_pixel(4, 4, image::Luma([7])).save(&grey).unwrap();
+        let size = Picture { width: 4, height: 4, channels: 3 };
+        let reader = Reader { picture: Some(size), ..Reader::new(Task::Image) };
+        let opened = reader.open(folder.path()).unwrap();
+        let said = "2 of 3 pictures are of another size or colour: they are brought to 4 × 4 pixels, colour";
+        assert_eq!(opened.notes, [said]);
+        for i in 0..3 {
+            let Example::Image { width, height, channels, pixels, .. } = opened.corpus.get(i).unwrap() else {
+                panic!()
+            };
+            assert_eq!((width, height, channels, pixels.len()), (4, 4, 3, 48));
+        }
+        fs::write(folder.path().join("digits.csv"), "label,a,b,c,d\n7,0,1,2,255\n").unwrap();
+        let opened = reader.open(folder.path().join("digits.csv")).unwrap();
+        let Example::Image { width, pixels, label, .. } = opened.corpus.get(0).unwrap() else { panic!() };
+        assert_eq!((width, pixels.len(), label.as_str()), (4, 48, "7"));
+        assert!(opened.notes.iter().any(|note| note.starts_with("1 of 1 pictures")), "{:?}", opened.notes);
+        let none = Reader { picture: Some(Picture { width: 0, ..size }), ..Reader::new(Task::Image) };
+        assert!(none.open(folder.path()).is_err());
     }
 
     /// A PNG of a few bytes that claims 50,000 × 50,000 pixels.

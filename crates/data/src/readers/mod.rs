@@ -19,6 +19,7 @@ mod columns;
 mod fields;
 mod images;
 mod jsonl;
+mod picture;
 mod records;
 mod several;
 mod source;
@@ -31,7 +32,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use images::{LabelColumn, Picture, read_picture};
+pub use images::LabelColumn;
+pub use picture::{Picture, read_picture};
 pub use records::LONGEST;
 pub use source::MOST_UNPACKED;
 pub use table::{Header, Quotes};
@@ -178,13 +180,15 @@ pub struct Reader {
     pub quotes: Option<Quotes>,
     /// what to do with bad rows
     pub bad_rows: BadRows,
+    /// what pictures are brought to; when not said, they stay as they are, and all of a folder must be of one size
+    pub picture: Option<Picture>,
 }
 
 impl Reader {
     /// The usual rules for `task`.
     pub fn new(task: Task) -> Self {
         let (columns, header) = (BTreeMap::new(), Header::default());
-        Self { task, format: None, columns, header, quotes: None, bad_rows: BadRows::default() }
+        Self { task, format: None, columns, header, quotes: None, bad_rows: BadRows::default(), picture: None }
     }
 
     /// The same, with the column called `column` (or the one at that number, from 1) as `field`.
@@ -228,13 +232,25 @@ impl Reader {
             }
             Format::Conll => self.only(Task::Tag, &path).and_then(|_| text::open_conll(self, &path)),
             Format::Squad => self.only(Task::Answer, &path).and_then(|_| squad::open(self, &path)),
-            Format::Folder(size) => self.only(Task::Image, &path).and_then(|_| images::open_folder(self, &path, size)),
-            Format::Idx { labels } => {
-                self.only(Task::Image, &path).and_then(|_| images::open_idx(&path, labels.as_deref()))
+            Format::Folder(size) => {
+                self.only(Task::Image, &path).and_then(|_| images::open_folder(self, &path, size.or(self.picture)))
             }
-            Format::Digits { label, size } => {
-                self.only(Task::Image, &path).and_then(|_| images::open_digits(self, &path, label, size))
-            }
+            Format::Idx { labels } => self
+                .only(Task::Image, &path)
+                .and_then(|_| images::open_idx(&path, labels.as_deref()))
+                .and_then(|o| self.fitted(o)),
+            Format::Digits { label, size } => self
+                .only(Task::Image, &path)
+                .and_then(|_| images::open_digits(self, &path, label, size))
+                .and_then(|o| self.fitted(o)),
+        }
+    }
+
+    /// Pictures brought to the size that is said.
+    fn fitted(&self, opened: Opened) -> Result<Opened> {
+        match self.picture {
+            Some(size) => images::fitted(opened, size),
+            None => Ok(opened),
         }
     }
 

@@ -12,7 +12,7 @@
 //! | `learning` | gradients, teacher-forcing, loss |
 //! | `sequence` | product-rule, sampling, beam |
 //! | `sizes` | cost, lora, patches |
-//! | `own`, `own_pages` | the same with a person's own numbers |
+//! | `own`, `own_pages`, `setting` | the same with a person's own numbers |
 
 mod attention;
 mod block;
@@ -24,10 +24,11 @@ mod own;
 mod own_pages;
 mod positions;
 mod sequence;
+mod setting;
 mod sizes;
 mod words;
 
-pub use own::Setting;
+pub use setting::{Setting, SettingKind};
 
 use crate::page::Page;
 use qkv_base::{Error, Result, nearest};

@@ -1,8 +1,8 @@
 //! What each topic computes from a person's own numbers.
 
 use super::numbers;
-use super::own::Values;
 use super::sequence::bent;
+use super::setting::Values;
 use crate::arithmetic::{attend, dot_in_words, mean_variance, normalise, rms_normalise, sinusoids, softmax};
 use crate::page::{Cell, Page, Table, Verdict, shown};
 use qkv_base::Result;

@@ -126,9 +126,9 @@ fn entries(args: &Args) -> Result<Vec<Entry>, Fail> {
 
 fn tell(args: &Args, compared: &Compared) -> Result<(), Fail> {
     match (args.json, args.csv) {
-        (true, _) => say_json(&compared.page()),
+        (true, _) => say_json(compared.page()),
         (_, true) => say(compared.csv()?.trim_end()),
-        _ => say_painted(terminal::page(&compared.page(), style()).trim_end()),
+        _ => say_painted(terminal::page(compared.page(), style()).trim_end()),
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// What can be learnt on top of a checkpoint.
 fn tasks() -> [PossibleValue; 7] {
     [
-        ("classify", "one class for a text"),
+        ("classify", "one class for a text, or for a picture"),
         ("classify-pair", "one class for two texts: how they relate"),
         ("tag", "one tag for each word"),
         ("answer", "where the answer stands"),

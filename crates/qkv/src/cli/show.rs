@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 /// Shows a run. A closed stderr is not a reason to stop learning: what cannot be written is not written.
 pub(crate) struct Show {
     telling: Telling,
-    every: u64,
     eta: Eta,
     losses: Vec<(f64, f64)>,
     valid: Option<String>,
@@ -44,27 +43,20 @@ impl Show {
 
     fn telling(telling: Telling) -> Self {
         let (losses, samples) = (vec![], vec![]);
-        Self { telling, every: 1, eta: Eta::default(), losses, valid: None, samples, drawn: 0, last: None }
+        Self { telling, eta: Eta::default(), losses, valid: None, samples, drawn: 0, last: None }
     }
 
     fn status(&self, t: &StepReport) -> Status {
         Status {
             step: t.step,
             steps: Some(t.steps),
-            loss: self.mean_loss(),
+            loss: t.mean_loss.into(),
             learning_rate: t.rate.into(),
             gradient_norm: Some(t.norm.into()),
             speed: Some(t.step_tokens as f64 / t.took.max(1e-9)),
             memory: memory::resident(),
             eta: self.eta.left(t.steps - t.step),
         }
-    }
-
-    /// The mean since the last line: one batch says little.
-    fn mean_loss(&self) -> f64 {
-        let n = self.losses.len().min(self.every.max(1) as usize);
-        let last = &self.losses[self.losses.len() - n..];
-        last.iter().map(|(_, loss)| loss).sum::<f64>() / n.max(1) as f64
     }
 
     /// Puts lines above the picture.
@@ -130,7 +122,6 @@ impl Observer for Show {
             Event::Began(beginning) => {
                 // One show may tell of several runs, one after the other: each begins with nothing behind it.
                 *self = Self::telling(self.telling);
-                self.every = beginning.log.max(1);
                 beginning.lines().iter().for_each(|line| self.line(line));
             }
             Event::Note(note) => self.line(note),
@@ -142,7 +133,7 @@ impl Observer for Show {
                 if live && due {
                     self.last = Some(Instant::now());
                     self.draw(t);
-                } else if !live && (t.step % self.every == 0 || t.step == 1 || t.step == t.steps) {
+                } else if !live && t.logged {
                     let line = self.status(t).line(usize::MAX);
                     self.line(&line);
                 }
@@ -186,6 +177,8 @@ mod tests {
             step,
             steps: 99,
             loss,
+            mean_loss: loss / 2.0,
+            logged: true,
             objective: loss,
             rate,
             norm,
@@ -212,8 +205,6 @@ mod tests {
         }
         assert_eq!(show.picture(&told(39), [79, 50]).len(), 10 + 1 + 1 + 6);
         assert_eq!(flat("a\nb\tc"), "a b c");
-        let show = Show { losses: vec![(1.0, 8.0), (2.0, 3.0), (3.0, 1.0)], every: 2, ..Show::telling(Telling::Lines) };
-        assert_eq!(show.mean_loss(), 2.0);
-        assert_eq!(Show { every: 20, ..show }.mean_loss(), 4.0);
+        assert_eq!(show.status(&told(3)).loss, 1.5, "the mean since the last line, not one batch");
     }
 }

@@ -28,7 +28,7 @@ fn recipes() -> String {
         let title = text.trim_start_matches("# ").split([':', '?', '.', ';', '\n']).next().unwrap_or_default();
         let goal = recipe::Recipe::parse(name, text).ok().and_then(|r| {
             let metric = Metric::parse(&r.eval.metric).ok()?;
-            let sign = if metric.reaches(0.0, 1.0) { "≤" } else { "≥" };
+            let sign = if metric.is_cost() { "≤" } else { "≥" };
             Some(format!("{} {sign} {}", metric.name(), r.eval.goal))
         });
         format!("  {name:<18} {title:<38} {}", goal.unwrap_or_default())

@@ -89,8 +89,6 @@ impl Finished {
 
     /// (what stands under `across`, the loss) of every line of its journal.
     pub(super) fn losses(&self, across: &str) -> Result<Vec<(f64, f64)>> {
-        let text = read_text(&self.dir.join("metrics.jsonl"), MOST_TEXT, "is the run whole?")?;
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        Ok(lines.filter_map(|l| Some((l.get(across)?.as_f64()?, l.get("loss")?.as_f64()?))).collect())
+        Ok(qkv_runs::journal::read(&self.dir)?.points(across, "loss"))
     }
 }

@@ -32,9 +32,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// What a comparison came to.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    page: Option<Page>,
+    page: Page,
     /// the curves of its page
     pub charts: Vec<Chart>,
     /// texts side by side
@@ -45,7 +45,7 @@ impl Compared {
     /// A comparison that says `finding` of the tables of `page`.
     pub fn new(page: Page, finding: impl Into<String>) -> Self {
         let page = page.verdict(qkv_insight::page::Verdict::Note, finding);
-        Self { page: Some(page), charts: vec![], samples: vec![] }
+        Self { page, charts: vec![], samples: vec![] }
     }
 
     /// With these curves.
@@ -54,8 +54,8 @@ impl Compared {
     }
 
     /// The tables and the sentence, as data.
-    pub fn page(&self) -> Page {
-        self.page.clone().unwrap_or_else(|| Page::new("", "", ""))
+    pub fn page(&self) -> &Page {
+        &self.page
     }
 
     /// The one sentence.
@@ -64,17 +64,17 @@ impl Compared {
             Block::Verdict { text, .. } => Some(text.clone()),
             _ => None,
         };
-        self.page.iter().flat_map(|page| &page.blocks).filter_map(said).next_back().unwrap_or_default()
+        self.page.blocks.iter().filter_map(said).next_back().unwrap_or_default()
     }
 
     /// Its tables for a spreadsheet.
     pub fn csv(&self) -> Result<String> {
-        csv::page(&self.page())
+        csv::page(&self.page)
     }
 
     /// One file that loads nothing: the sentence, the curves, the tables, the texts.
     pub fn html(&self) -> String {
-        let page = self.page();
+        let page = &self.page;
         let table = |table: &qkv_insight::page::Table| Table {
             title: table.title.clone(),
             head: std::iter::once(table.corner.clone()).chain(table.columns.iter().cloned()).collect(),
@@ -100,7 +100,7 @@ impl Compared {
     pub fn save(&self, dir: &Path) -> Result<()> {
         let fail = |e: std::io::Error| qkv_base::Error::write(dir.display().to_string(), &e, "is the place writable?");
         std::fs::create_dir_all(dir).map_err(fail)?;
-        let json = serde_json::to_vec_pretty(&self.page())
+        let json = serde_json::to_vec_pretty(&self.page)
             .map_err(|e| qkv_base::Error::internal("compare.json", e.to_string()))?;
         qkv_weights::write_atomically(&dir.join("compare.json"), &json)?;
         qkv_weights::write_atomically(&dir.join("compare.csv"), self.csv()?.as_bytes())?;

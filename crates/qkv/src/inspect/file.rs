@@ -4,10 +4,10 @@
 use super::Summary;
 use super::numbers::{bytes, grouped};
 use qkv_base::Result;
-use qkv_model::families::{self, Config, Files, Sheet};
+use qkv_model::families;
 use qkv_model::spec::Spec;
 use qkv_tasks::locate;
-use qkv_weights::{Checkpoint, Finiteness, Format, Value};
+use qkv_weights::{Checkpoint, Finiteness, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,33 +71,13 @@ struct OneTensor {
 
 /// The spec that a model on disk says.
 pub(super) fn spec(path: &Path) -> Result<Spec> {
-    let path = &locate::model(path)?;
-    Ok(open(path, &Checkpoint::open(path)?)?.2)
-}
-
-fn open(path: &Path, file: &Checkpoint) -> Result<(Config, &'static Sheet, Spec)> {
-    let names = || file.entries().iter().map(|e| e.name.as_str());
-    let (config, sheet) = match file.format() {
-        Format::Gguf { .. } => {
-            let (config, sheet, _) = families::gguf_config(file.metadata(), !names().any(|n| n == "output.weight"))?;
-            (config, sheet)
-        }
-        _ => {
-            let dir = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-            let config = families::recognised(Config::load(&dir.join("config.json"))?, names())?;
-            let sheet = families::of(&config)?;
-            (config, sheet)
-        }
-    };
-    let spec = (sheet.read)(&config, &Files::new(names()))?;
-    spec.check()?;
-    Ok((config, sheet, spec))
+    Ok(locate::model(path)?.describe()?.2)
 }
 
 /// Looks at a model on disk; `tensors` lists every one, `look` reads every value however many there are.
 pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool, look: bool) -> Result<OnDisk> {
-    let path = &locate::model(path)?;
-    let file = Checkpoint::open(path)?;
+    let located = locate::model(path)?;
+    let file = Checkpoint::open(located.weights())?;
     let mut types = BTreeMap::new();
     for entry in file.entries() {
         let (n, size) = types.entry(entry.dtype.to_string()).or_insert((0, 0));
@@ -112,14 +92,14 @@ pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool, loo
     };
     let bytes = file.files().iter().map(|f| f.bytes).sum::<u64>();
     let mut shown = OnDisk {
-        path: path.display().to_string(),
+        path: located.name().display().to_string(),
         format: file.format().to_string(),
         files: file.files().iter().map(|f| OneFile { name: f.path.display().to_string(), bytes: f.bytes }).collect(),
         types,
         tensors: if tensors { file.entries().iter().map(tensor).collect() } else { vec![] },
         family: None,
         architecture: None,
-        tokenizer: qkv_tasks::tokenizer(path)
+        tokenizer: qkv_tasks::tokenizer(located.place())
             .ok()
             .map(|t| format!("{} of {} pieces", t.model_name(), grouped(t.vocab_size()))),
         metadata: file.metadata().iter().map(|(k, v)| (k.to_string(), brief(v))).collect(),
@@ -127,7 +107,7 @@ pub fn file(path: &Path, length: Option<usize>, depth: usize, tensors: bool, loo
         trouble: None,
         values: (look || bytes <= READ_THROUGH).then(|| values(&file)),
     };
-    match open(path, &file) {
+    match located.describe() {
         Ok((config, sheet, spec)) => {
             let length = super::of_length(length, &shown.path, &spec)?;
             shown.family = Some(sheet.name);

@@ -7,8 +7,9 @@ use crate::app::App;
 use crate::body::Call;
 use crate::error::{ApiError, ApiResult};
 use hyper::StatusCode;
+use qkv_runs::journal;
 use qkv_runs::list::{RunSummary, list};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +19,6 @@ const LIVE: Duration = Duration::from_secs(60);
 
 /// The most points of a curve; a longer one is thinned out evenly.
 const POINTS: usize = 400;
-
-/// The most bytes of a journal that is read.
-const JOURNAL: u64 = 64 << 20;
 
 /// Reads files on a thread where waiting for them holds up nobody.
 async fn reading<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
@@ -56,9 +54,8 @@ pub async fn one(app: Arc<App>, call: Call) -> Answer {
     let dir = directory(&app)?;
     let found = reading(move || {
         let run = list(&dir).into_iter().find(|run| run.name == name)?;
-        let journal = qkv_base::read_text(&run.path.join("metrics.jsonl"), JOURNAL, "").unwrap_or_default();
         let mut value = summary(&run);
-        value["curves"] = curves(&journal);
+        value["curves"] = curves(journal::read(&run.path).unwrap_or_default().iter());
         Some(value)
     });
     let none = || ApiError::new(StatusCode::NOT_FOUND, "there is no such run").code("not_found");
@@ -66,10 +63,9 @@ pub async fn one(app: Arc<App>, call: Call) -> Answer {
 }
 
 /// The curves of a journal: losses, and whatever it was judged by on the way.
-fn curves(journal: &str) -> Value {
+fn curves(lines: impl Iterator<Item = Map<String, Value>>) -> Value {
     let mut found: std::collections::BTreeMap<String, Vec<(u64, f64)>> = Default::default();
-    for line in journal.lines() {
-        let Ok(Value::Object(line)) = serde_json::from_str::<Value>(line) else { continue };
+    for line in lines {
         let Some(step) = line.get("step").and_then(Value::as_u64) else { continue };
         for (name, value) in &line {
             let is_curve = name == "loss" || name.starts_with("valid_");
@@ -94,8 +90,13 @@ mod tests {
 
     #[test]
     fn curves_are_read_as_far_as_they_go() {
-        let journal = "{\"step\": 1, \"loss\": 3.5, \"rate\": 1}\n{\"step\": 2, \"loss\": null}\n{\"step\": 2, \"valid_loss\": 3.0, \"best\": true}\n{\"step\": 3, \"lo";
-        assert_eq!(curves(journal), json!({"loss": [[1, 3.5]], "valid_loss": [[2, 3.0]]}));
+        let lines = [
+            json!({"step": 1, "loss": 3.5, "rate": 1}),
+            json!({"step": 2, "loss": null}),
+            json!({"step": 2, "valid_loss": 3.0, "best": true}),
+        ];
+        let lines = lines.iter().filter_map(|line| line.as_object().cloned());
+        assert_eq!(curves(lines), json!({"loss": [[1, 3.5]], "valid_loss": [[2, 3.0]]}));
         let long = thinned((0..10_001).map(|i| (i, 0.5)).collect());
         assert!(long.len() <= POINTS && long.last().unwrap().0 == 10_000, "{}", long.len());
         assert!(thinned(vec![]).is_empty());

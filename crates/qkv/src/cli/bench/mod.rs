@@ -10,7 +10,7 @@ mod translate;
 
 use crate::cli::fail::Fail;
 use crate::cli::input::not_zero;
-use qkv_model::{Precision, Pretrained, Spec, Transformer};
+use qkv_model::{Precision, Spec, Transformer};
 use qkv_nn::device;
 use std::path::Path;
 
@@ -60,7 +60,7 @@ impl<F: FnOnce() -> Spec> Subject<'_, F> {
     fn load(self) -> Result<Transformer, Fail> {
         let device = device::default();
         match self.model {
-            Some(path) => Ok(Pretrained::load_packed(&qkv_tasks::locate::model(path)?, &device, self.weights)?.model),
+            Some(path) => Ok(qkv_tasks::locate::model(path)?.load_packed(&device, self.weights)?.model),
             None => Ok(qkv_model::precision::pack(Transformer::new(&(self.spec)(), 0, &device)?, self.weights)),
         }
     }

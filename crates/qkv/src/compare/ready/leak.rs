@@ -1,5 +1,6 @@
-//! The mask taken off: a decoder that sees the token it is to foretell learns to copy it. Its loss falls towards nothing, and
-//! when it has to write, where nothing comes next yet, it knows nothing.
+//! The mask taken off: a decoder that sees the token it is to foretell can use it. Its loss in training is lower than that of the
+//! same network with the mask (not nothing: to copy has to be learnt, too, and the budget is small), but when it has to write,
+//! where nothing comes next yet, what it learnt to lean on is gone.
 //!
 //! Two losses are measured on the same unseen texts: of whole texts, as in training, and of each token after its beginning
 //! alone, which is how a text is written.

@@ -83,7 +83,7 @@ pub const ALL: &[Ready] = &[
     },
     Ready {
         name: "leak",
-        about: "the mask taken off: a loss near nothing, and a network that cannot write",
+        about: "the mask taken off: a lower loss in training, and a higher one where it has to write",
         budget: Some(Budget::Steps(400)),
         run: leak::run,
     },
