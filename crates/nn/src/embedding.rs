@@ -10,7 +10,7 @@
 //! ```
 
 use crate::linear::unpacked;
-use crate::{Build, Init};
+use crate::{Build, Init, Stored};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use qkv_kernels::{Ids, PackedProjection, Projection, Weight, embedding, linear, packed_embedding, packed_linear};
@@ -22,14 +22,13 @@ pub struct Embedding {
     /// `[V, C]`
     pub weight: Param<Tensor<2>>,
     /// the table as it is read, where it does not learn
-    #[module(skip)]
-    pub stored: Option<Arc<Weight>>,
+    pub stored: Stored,
 }
 
 impl Embedding {
     /// A new table of `rows` rows.
     pub fn new(build: &Build, rows: usize, width: usize, init: Init) -> Self {
-        Self { weight: build.param("weight", [rows, width], init), stored: None }
+        Self { weight: build.param("weight", [rows, width], init), stored: Stored::default() }
     }
 
     /// The table with packed rows to answer with; it does not learn any more.
@@ -38,7 +37,7 @@ impl Embedding {
     /// If they have another shape than the table.
     pub fn with_packed(self, weight: Arc<Weight>) -> Self {
         assert_eq!(weight.dims(), self.weight.lazy_shape().dims(), "a packed table of another shape");
-        Self { weight: unpacked(&weight, self.weight.lazy_device()), stored: Some(weight) }
+        Self { weight: unpacked(&weight, self.weight.lazy_device()), stored: Stored::new(weight) }
     }
 
     /// V, without allocating.
@@ -48,7 +47,7 @@ impl Embedding {
 
     /// The row of each id. The ids have been checked against [`Embedding::rows`].
     pub fn forward(&self, ids: &Ids) -> Tensor<3> {
-        match &self.stored {
+        match self.stored.get() {
             Some(table) => packed_embedding(table, ids, &self.weight.lazy_device()),
             None => embedding(self.weight.val(), ids),
         }
@@ -56,7 +55,7 @@ impl Embedding {
 
     /// `h·Wᵀ (+ b)`: the table as output layer.
     pub fn logits(&self, h: Tensor<3>, bias: Option<Tensor<1>>) -> Tensor<3> {
-        match &self.stored {
+        match self.stored.get() {
             Some(table) => packed_linear(h, &[PackedProjection { weight: table.clone(), bias }], None),
             None => linear(h, &[Projection::new(self.weight.val(), bias)], None),
         }

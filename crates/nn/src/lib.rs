@@ -20,6 +20,7 @@ pub mod position;
 pub mod recurrent;
 pub mod residual;
 pub mod row_cache;
+mod stored;
 pub mod walk;
 
 pub use attention::{Attention, Biased, Heads, Scale};
@@ -38,4 +39,5 @@ pub use patch::{PatchEmbed, PatchError};
 pub use recurrent::{AdditiveAttention, Gru, Lstm, Rnn};
 pub use residual::Wiring;
 pub use row_cache::RowCache;
+pub use stored::Stored;
 pub use walk::{MapParam, ParamView, map_params, walk};

@@ -13,7 +13,7 @@
 //! assert_eq!(y.into_data().try_to_vec::<f32>().unwrap(), [7.0]);
 //! ```
 
-use crate::{Adapting, Build, Init, Lora, LoraBank};
+use crate::{Adapting, Build, Init, Lora, LoraBank, Stored};
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use qkv_kernels::{Activation, PackedProjection, Projection, Weight, linear, packed_linear};
@@ -31,8 +31,7 @@ pub struct Linear {
     /// adapters of which each row of a batch has its own, while serving with some
     pub bank: Option<LoraBank>,
     /// the weight as it is computed with, where the layer only answers
-    #[module(skip)]
-    pub stored: Option<Arc<Weight>>,
+    pub stored: Stored,
 }
 
 /// A parameter whose numbers are those of a packed weight; they are written out as f32 only if somebody asks for them.
@@ -52,7 +51,7 @@ impl Linear {
             bias: bias.then(|| build.param("bias", [output], Init::Zeros)),
             lora: None,
             bank: None,
-            stored: None,
+            stored: Stored::default(),
         }
     }
 
@@ -62,12 +61,12 @@ impl Linear {
     /// If the weight has another shape than the layer: callers compare with [`Linear::dims`].
     pub fn with_packed(self, weight: Arc<Weight>) -> Self {
         assert_eq!(weight.dims(), self.dims(), "a packed weight of another shape");
-        Self { weight: unpacked(&weight, self.weight.lazy_device()), stored: Some(weight), ..self }
+        Self { weight: unpacked(&weight, self.weight.lazy_device()), stored: Stored::new(weight), ..self }
     }
 
-    /// The layer without its packed weight: whoever changes the parameter calls this, or the change would not be seen.
+    /// The layer without its packed weight: whoever changes the parameter by hand calls this, or the change would not be seen.
     pub(crate) fn without_packed(self) -> Self {
-        Self { stored: None, ..self }
+        Self { stored: Stored::default(), ..self }
     }
 
     /// `[out, in]`, without allocating.
@@ -95,7 +94,7 @@ impl Linear {
     }
 
     fn packed_projection(&self) -> Option<PackedProjection> {
-        Some(PackedProjection { weight: self.stored.clone()?, bias: self.bias.as_ref().map(Param::val) })
+        Some(PackedProjection { weight: self.stored.get()?.clone(), bias: self.bias.as_ref().map(Param::val) })
     }
 }
 

@@ -88,7 +88,10 @@ fn convert_goes_round() {
         |name: &str| std::fs::metadata(PathBuf::from(at(name)).join("model.safetensors")).expect("a file").len();
     assert!(small("half") < small("back") * 6 / 10);
     assert!(refusal(&["convert", &fixture("llama"), &at("half")]).contains("exists already"));
-    assert!(refusal(&["convert", &fixture("llama"), &at("new"), "--dtype", "q8_0"]).contains("f32, f16 or bf16"));
+    assert!(
+        refusal(&["convert", &fixture("llama"), &at("new"), "--dtype", "q8_0"])
+            .contains("f32, f16, bf16, int8 or int4")
+    );
     assert!(refusal(&["convert", &fixture("vit"), &at("new.gguf")]).contains("supported in GGUF: bert, gpt2, llama"));
 }
 

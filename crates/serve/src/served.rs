@@ -33,6 +33,8 @@ pub struct Served {
     pub created: u64,
     /// bytes of its weights
     pub weight_bytes: u64,
+    /// how many numbers its weights are
+    pub parameters: u64,
     /// rows that it computes side by side
     pub rows: usize,
     /// tokens that a row may come to hold
@@ -86,8 +88,20 @@ impl Served {
         let engine = EngineThread::spawn(decoder, text, config, limits.queue, metrics);
         let chat = model.tokenizer().and_then(|t| Chat::of(t, None));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let weight_bytes = Count::of(model.spec(), 1).map_or(0, |count| count.weight_bytes());
-        Self { name: name.into(), model, engine, adapters: vec![], chat, created: now, weight_bytes, rows, row_tokens }
+        let parameters = Count::of(model.spec(), 1).map_or(0, |count| count.weight_bytes() / 4);
+        let weight_bytes = qkv_model::precision::weight_bytes(&model.network.model);
+        Self {
+            name: name.into(),
+            model,
+            engine,
+            adapters: vec![],
+            chat,
+            created: now,
+            parameters,
+            weight_bytes,
+            rows,
+            row_tokens,
+        }
     }
 
     /// Its name, with that of an adapter.

@@ -52,7 +52,11 @@ impl Grouped {
     ) -> Result<Self> {
         let name = quants.0.name.clone();
         let fail = |what: String| {
-            Error::new(place, format!("tensor `{name}`: {what}"), "write the weights again: qkv convert")
+            Error::new(
+                place,
+                format!("tensor `{name}`: {what}"),
+                "write the weights again: qkv convert MODEL OUT --dtype int8",
+            )
         };
         let want = if min.is_some() { Dtype::U8 } else { Dtype::I8 };
         let (w, s) = (quants.0.shape.clone(), scale.0.shape.clone());

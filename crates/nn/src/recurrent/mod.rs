@@ -332,7 +332,7 @@ pub(crate) mod tests {
                 bias: Some(Param::from_data(TensorData::new(draw(rows), [rows]), &device)),
                 lora: None,
                 bank: None,
-                stored: None,
+                stored: crate::Stored::default(),
             };
             C::of(linear(ih), linear(hh))
         };

@@ -87,10 +87,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     settings.check_names()?;
     let socket = Socket::bind(address)?;
     // A quarter of what is free is for keys and values; the weights and the work take their part, too.
-    let free = available().unwrap_or(8 << 30) / 4;
-    let limits = settings.limits(free / settings.models.len().max(1) as u64)?;
-    let metrics = Arc::new(Metrics::default());
-    let mut served = vec![];
+    let limits = settings.limits(available().unwrap_or(8 << 30) / 4 / settings.models.len().max(1) as u64)?;
+    let (metrics, mut served) = (Arc::new(Metrics::default()), vec![]);
     for place in &settings.models {
         input::model_or_newest(Some(&place.path))?;
         let model = Arc::new(input::open(&place.path, input::LoadArgs::strict(args.weights))?);

@@ -217,7 +217,7 @@ pub async fn tags(app: Arc<App>, _: Call) -> Answer {
 }
 
 fn details(served: &Served) -> Value {
-    let parameters = qkv_base::format::scaled(served.weight_bytes as f64 / 4.0, 1000.0, &["", "K", "M", "B"]);
+    let parameters = qkv_base::format::scaled(served.parameters as f64, 1000.0, &["", "K", "M", "B"]);
     let family = served.model.network.sheet.name;
     json!({"parent_model": "", "format": "safetensors", "family": family, "families": [family],
         "parameter_size": parameters, "quantization_level": "F32"})
@@ -243,7 +243,7 @@ pub async fn show(app: Arc<App>, mut call: Call) -> Answer {
     let layers = spec.decoder().or(spec.encoder()).map(|stack| stack.layers);
     let value = json!({"modelfile": format!("FROM {}", served.name), "parameters": "", "template": template,
         "details": details(served), "modified_at": timestamp(served.created), "capabilities": capabilities,
-        "model_info": {"general.architecture": family, "general.parameter_count": served.weight_bytes / 4,
+        "model_info": {"general.architecture": family, "general.parameter_count": served.parameters,
             format!("{family}.context_length"): served.context(), format!("{family}.block_count"): layers,
             format!("{family}.embedding_length"): spec.width}});
     Ok(reply(&value, &ignored))

@@ -111,9 +111,7 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     }
     let times = times.split_off(1);
     let params: u64 = count::parameters(&*model).iter().map(count::Parameter::elements).sum();
-    // What is packed is read as it is packed; the rest is f32.
-    let packed = precision::packed_bytes(&model);
-    let bytes: u64 = if packed.is_empty() { 4 * params } else { packed.values().sum() };
+    let bytes = precision::weight_bytes(&model);
     let (middle, bandwidth) = (median(times.clone()), bandwidth());
     Ok(Report {
         system: format!("qkv {}", env!("CARGO_PKG_VERSION")),
