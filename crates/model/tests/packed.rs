@@ -18,7 +18,7 @@ fn tiny() -> Vec<PathBuf> {
     all
 }
 
-/// What comes out first, for something that the network can read.
+/// What comes out, and the states of every layer, for something that the network can read.
 fn answer(it: &Pretrained) -> Vec<f32> {
     let mut inputs = Inputs::of_ids(vec![5, 6, 7, 11, 3, 9, 20]);
     if it.spec().encoder().is_some() && it.spec().decoder().is_some() {
@@ -29,10 +29,12 @@ fn answer(it: &Pretrained) -> Vec<f32> {
             |c: usize| (0..image).map(|y| (0..image).map(|x| ((c + x * y) % 7) as f32 / 7.0).collect()).collect();
         inputs = Inputs { pixel_values: Some(vec![(0..channels).map(picture).collect()]), ..Inputs::default() };
     }
-    let outputs = forward_outputs(it, &inputs, OutputOptions::default()).expect("an answer");
-    let first =
-        outputs.into_iter().find_map(|(_, o)| if let Output::One(array) = o { Some(array.values) } else { None });
-    first.expect("an answer")
+    let outputs = forward_outputs(it, &inputs, OutputOptions { hidden: true, attentions: false }).expect("an answer");
+    let all = outputs.into_iter().flat_map(|(_, output)| match output {
+        Output::One(array) => array.values,
+        Output::Layers(layers) => layers.into_iter().flat_map(|array| array.values).collect(),
+    });
+    all.collect()
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {

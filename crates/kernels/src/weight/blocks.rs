@@ -184,7 +184,7 @@ impl Blocks {
 
     /// The outputs of sixteen `s`, `y ← x·Wᵀ + bias`, for all rows of x.
     pub(super) fn product(&self, s: usize, x: &Activations, bias: Option<&[f32]>, y: Outputs) {
-        assert!(x.k == self.k && x.group == self.group, "x was made for another weight");
+        assert!(x.k == self.k && x.grouping == self.grouping(), "x was made for another weight");
         let lines = self.k / BLOCK * self.bits.lines();
         let first = s * (self.k / self.group) * OUTS;
         let part = Part { blocks: self, quants: &self.quants[s * lines..(s + 1) * lines], first };
@@ -199,56 +199,124 @@ impl Blocks {
                     sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
                 }
                 // SAFETY: sixteens do not share outputs, and each is computed by one thread.
-                unsafe { y.at(i + r, s * OUTS, here) }.copy_from_slice(&sums[..here]);
+                let out = unsafe { y.at(i + r, s * OUTS, here) };
+                // A copy of a length that is known is one instruction; any other is a call.
+                match out.first_chunk_mut::<OUTS>() {
+                    Some(out) => *out = *sums,
+                    None => out.copy_from_slice(&sums[..here]),
+                }
             }
             i += rows;
         }
     }
 
-    /// The groups that x must be summed by.
-    pub(super) fn group(&self) -> usize {
-        self.group
+    /// How x must be summed.
+    pub(super) fn grouping(&self) -> Grouping {
+        Grouping { group: self.group, zero: self.zero }
     }
 }
 
-/// Rows of x as whole numbers, `x ≈ t·q`.
+/// What of a weight decides how x is prepared: the groups it is summed by, and what its numbers are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grouping {
+    group: usize,
+    zero: i32,
+}
+
+/// Rows of x as whole numbers, `x ≈ t·q`, in the order in which a tile reads them.
+///
+/// A tile of R rows takes four steps of k of all its rows together, so that it walks through one list: `[k/4, R, 4]` numbers, and
+/// beside them `[k/32, R]` scales and `[k/group, R]` sums. Tiles stand one behind the other, in the order of the rows.
 #[derive(Clone, Debug)]
 pub(super) struct Activations {
     rows: usize,
     k: usize,
-    group: usize,
-    /// `[rows, k]`
+    grouping: Grouping,
+    /// rows of a tile, at most
+    most: usize,
     quants: Vec<i8>,
-    /// t, `[rows, k/32]`; NaN where a number of the group is not finite, so that it shows in what comes out
+    /// t; NaN where a number of the group is not finite, so that it shows in what comes out
     scales: Vec<f32>,
-    /// Σ q by groups of W, `[rows, k/group]`
-    sums: Vec<i32>,
+    /// −z·Σ q of each group: where its sum begins
+    starts: Vec<i32>,
+    /// t·Σ q of each group: what a minimum is multiplied by
+    sums: Vec<f32>,
+}
+
+/// The most rows of a tile on the level in force: what its registers hold.
+fn most_rows() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    match Level::current() {
+        Level::Avx512 if x86::has_vnni() => return ROWS,
+        Level::Avx512 | Level::Avx2 => return 2,
+        _ => (),
+    }
+    1
 }
 
 impl Activations {
-    /// Rounds x, `[rows, k]`.
-    pub(super) fn of(x: &[f32], k: usize, group: usize) -> Self {
+    /// Rounds x, `[rows, k]`, for the tiles of the level in force.
+    pub(super) fn of(x: &[f32], k: usize, grouping: Grouping) -> Self {
+        Self::in_tiles(x, k, grouping, most_rows())
+    }
+
+    /// The same for tiles of at most so many rows, a power of two.
+    fn in_tiles(x: &[f32], k: usize, grouping: Grouping, most: usize) -> Self {
         let rows = x.len() / k.max(1);
+        let Grouping { group, zero } = grouping;
+        let (blocks, groups) = (k / BLOCK, k / group);
         let mut quants = vec![0i8; x.len()];
-        let mut scales = vec![0.0f32; x.len() / BLOCK];
-        let mut sums = vec![0i32; x.len() / group];
-        let each = |((x, q), (t, sums)): ((&[f32], &mut [i8]), (&mut f32, &mut [i32]))| {
-            *t = round(x, q);
-            for (sum, q) in sums.iter_mut().zip(q.chunks_exact(group)) {
-                *sum = q.iter().map(|q| i32::from(*q)).sum();
+        let mut scales = vec![0.0f32; rows * blocks];
+        let mut starts = vec![0i32; rows * groups];
+        let mut sums = vec![0.0f32; rows * groups];
+        type Tile<'a> = (&'a [f32], &'a mut [i8], &'a mut [f32], &'a mut [i32], &'a mut [f32]);
+        let mut tiles: Vec<Tile> = vec![];
+        let (mut x, mut q, mut t, mut s, mut m) = (x, &mut quants[..], &mut scales[..], &mut starts[..], &mut sums[..]);
+        let mut i = 0;
+        while i < rows {
+            let r = tile_rows(i, rows, most);
+            let parts = (x.split_at(r * k), q.split_at_mut(r * k), t.split_at_mut(r * blocks));
+            let more = (s.split_at_mut(r * groups), m.split_at_mut(r * groups));
+            tiles.push((parts.0.0, parts.1.0, parts.2.0, more.0.0, more.1.0));
+            (x, q, t, s, m) = (parts.0.1, parts.1.1, parts.2.1, more.0.1, more.1.1);
+            i += r;
+        }
+        let each = |(x, quants, scales, starts, sums): Tile| {
+            let r = x.len() / k;
+            let mut q = [0i8; BLOCK];
+            for (row, x) in x.chunks_exact(k).enumerate() {
+                for (c, x) in x.chunks_exact(BLOCK).enumerate() {
+                    let scale = round(x, &mut q);
+                    scales[c * r + row] = scale;
+                    for (quad, four) in q.as_chunks::<4>().0.iter().enumerate() {
+                        let at = ((c * BLOCK / 4 + quad) * r + row) * 4;
+                        quants[at..at + 4].copy_from_slice(four);
+                    }
+                    for (g, q) in q.chunks_exact(group).enumerate() {
+                        let total: i32 = q.iter().map(|q| i32::from(*q)).sum();
+                        let at = (c * (BLOCK / group) + g) * r + row;
+                        starts[at] = -zero * total;
+                        sums[at] = scale * total as f32;
+                    }
+                }
             }
         };
-        let per = BLOCK / group;
-        if x.len() < crate::threads::SERIAL {
-            let parts = scales.iter_mut().zip(sums.chunks_exact_mut(per));
-            x.chunks_exact(BLOCK).zip(quants.chunks_exact_mut(BLOCK)).zip(parts).for_each(each);
+        if rows * k < crate::threads::SERIAL {
+            tiles.into_iter().for_each(each);
         } else {
-            let parts = scales.par_iter_mut().zip(sums.par_chunks_exact_mut(per));
-            let all = x.par_chunks_exact(BLOCK).zip(quants.par_chunks_exact_mut(BLOCK)).zip(parts);
-            all.with_min_len(256).for_each(each);
+            tiles.into_par_iter().for_each(each);
         }
-        Self { rows, k, group, quants, scales, sums }
+        Self { rows, k, grouping, most, quants, scales, starts, sums }
     }
+}
+
+/// How many rows the tile has that begins with row `i` of `rows`: `most`, halved until they are there.
+fn tile_rows(i: usize, rows: usize, most: usize) -> usize {
+    let mut r = most;
+    while r > rows - i {
+        r /= 2;
+    }
+    r
 }
 
 /// One group of 32: q, and t.
@@ -285,51 +353,46 @@ struct Part<'a> {
     first: usize,
 }
 
-/// The sums of some rows of x from `i` on; how many rows that were.
+/// The sums of the tile of x that begins with row `i`; how many rows that were.
 fn tile(part: Part, x: &Activations, i: usize, sums: &mut [[f32; OUTS]; ROWS]) -> usize {
+    let rows = tile_rows(i, x.rows, x.most);
     #[cfg(target_arch = "x86_64")]
     match Level::current() {
-        Level::Avx512 if x86::has_vnni() => {
-            let rows = [8, 4, 2, 1].into_iter().find(|r| i + r <= x.rows).unwrap_or(1);
-            // SAFETY: the machine has AVX-512 with VNNI; rows i .. i + rows are rows of x.
-            unsafe { x86::avx512(part, x, i, rows, sums) };
-            return rows;
-        }
-        Level::Avx512 | Level::Avx2 => {
-            let rows = [2, 1].into_iter().find(|r| i + r <= x.rows).unwrap_or(1);
-            // SAFETY: the machine has AVX2 and FMA; rows i .. i + rows are rows of x.
-            unsafe { x86::avx2(part, x, i, rows, sums) };
-            return rows;
-        }
-        _ => (),
+        // SAFETY: the machine has AVX-512 with VNNI; the tile that begins with row i has so many rows.
+        Level::Avx512 if x86::has_vnni() => unsafe { x86::avx512(part, x, i, rows, sums) },
+        // SAFETY: the machine has AVX2 and FMA; the rest as above.
+        Level::Avx512 | Level::Avx2 => unsafe { x86::avx2(part, x, i, rows, sums) },
+        _ => plain_tile(part, x, i, rows, sums),
     }
-    plain_tile(part, x, i, sums);
-    1
+    #[cfg(not(target_arch = "x86_64"))]
+    plain_tile(part, x, i, rows, sums);
+    rows
 }
 
-/// The twin, one row: the formula as it stands at the head of the file.
-fn plain_tile(part: Part, x: &Activations, i: usize, sums: &mut [[f32; OUTS]; ROWS]) {
+/// The twin: the formula as it stands at the head of the file.
+fn plain_tile(part: Part, x: &Activations, i: usize, rows: usize, sums: &mut [[f32; OUTS]; ROWS]) {
     let (b, k) = (part.blocks, x.k);
     let (groups, lines) = (k / b.group, b.bits.lines());
     for g in 0..groups {
-        let scale = x.scales[(i * k + g * b.group) / BLOCK];
-        let total = x.sums[i * groups + g];
-        let (weight_scales, mins) =
-            (b.scales.sixteen(part.first + g * OUTS), b.mins.as_ref().map(|m| m.sixteen(part.first + g * OUTS)));
-        for o in 0..OUTS {
-            let mut dot = -b.zero * total;
-            for p in g * b.group..(g + 1) * b.group {
-                let (block, at) = (p / BLOCK * lines, p % BLOCK);
-                let q = match b.bits {
-                    Bits::Four => part.quants[block + at % 16 / 4].0[o * 4 + at % 4] >> (at / 16 * 4) & 15,
-                    _ => part.quants[block + at / 4].0[o * 4 + at % 4],
-                };
-                dot += i32::from(q) * i32::from(x.quants[i * k + p]);
-            }
-            let sum = &mut sums[0][o];
-            *sum = (dot as f32).mul_add(weight_scales[o] * scale, *sum);
-            if let Some(mins) = &mins {
-                *sum = mins[o].mul_add(scale * total as f32, *sum);
+        let weight_scales = b.scales.sixteen(part.first + g * OUTS);
+        let mins = b.mins.as_ref().map(|m| m.sixteen(part.first + g * OUTS));
+        for (r, sums) in sums.iter_mut().take(rows).enumerate() {
+            let scale = x.scales[i * (k / BLOCK) + g * b.group / BLOCK * rows + r];
+            let at = i * groups + g * rows + r;
+            for o in 0..OUTS {
+                let mut dot = x.starts[at];
+                for p in g * b.group..(g + 1) * b.group {
+                    let (block, step) = (p / BLOCK * lines, p % BLOCK);
+                    let q = match b.bits {
+                        Bits::Four => part.quants[block + step % 16 / 4].0[o * 4 + step % 4] >> (step / 16 * 4) & 15,
+                        _ => part.quants[block + step / 4].0[o * 4 + step % 4],
+                    };
+                    dot += i32::from(q) * i32::from(x.quants[i * k + (p / 4 * rows + r) * 4 + p % 4]);
+                }
+                sums[o] = (dot as f32).mul_add(weight_scales[o] * scale, sums[o]);
+                if let Some(mins) = &mins {
+                    sums[o] = mins[o].mul_add(x.sums[at], sums[o]);
+                }
             }
         }
     }
@@ -337,6 +400,7 @@ fn plain_tile(part: Part, x: &Activations, i: usize, sums: &mut [[f32; OUTS]; RO
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::super::AHEAD;
     use super::{Activations, BLOCK, Bits, OUTS, Part, ROWS, Scales};
     use std::arch::x86_64::*;
 
@@ -401,8 +465,8 @@ mod x86 {
     }
 
     /// # Safety
-    /// The machine has AVX-512 (F, BW, DQ, VL, VNNI); `i + rows` is at most the rows of x, `rows` is 1, 2, 4 or 8; x and the
-    /// weight are of one k.
+    /// The machine has AVX-512 (F, BW, DQ, VL, VNNI); the tile of x that begins with row `i` has `rows` rows, which are 1, 2, 4 or
+    /// 8; x and the weight are of one k and one grouping.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     pub(super) unsafe fn avx512(part: Part, x: &Activations, i: usize, rows: usize, sums: &mut [[f32; OUTS]; ROWS]) {
         // SAFETY: handed on.
@@ -444,26 +508,27 @@ mod x86 {
         let (b, k) = (part.blocks, x.k);
         let (lines, groups) = (if BITS == 4 { 4 } else { 8 }, k / GROUP);
         let low = _mm512_set1_epi8(15);
-        // SAFETY: block c reads lines c·lines .. (c + 1)·lines of the part, bytes 32c .. 32c + 32 of rows i .. i + R of x, and
-        // the groups of that block: all there for c < k/32, since part and x are of one k.
+        // SAFETY: block c reads lines c·lines .. (c + 1)·lines of the part, and of the tile its 32·R numbers, its R scales and the
+        // sums of its groups: all there for c < k/32, since part and x are of one k and the tile has R rows.
         unsafe {
             let mut acc = [_mm512_setzero_ps(); R];
             let mut at = part.quants.as_ptr().cast::<u8>();
-            let x_at = x.quants.as_ptr().add(i * k);
-            for c in 0..k / BLOCK {
-                if R <= 2 {
-                    // One row alone waits for memory: ask ahead.
+            let mut four = x.quants.as_ptr().add(i * k);
+            let mut scales = x.scales.as_ptr().add(i * (k / BLOCK));
+            let mut starts = x.starts.as_ptr().add(i * groups);
+            let mut sums_of = x.sums.as_ptr().add(i * groups);
+            let mut first = part.first;
+            for _ in 0..k / BLOCK {
+                if i == 0 {
+                    // The first tile waits for memory: ask ahead. The others find the weights in the cache.
                     for line in 0..lines {
-                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add((4 * lines + line) * 64).cast());
+                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD + line * 64).cast());
                     }
                 }
-                let per = BLOCK / GROUP;
-                for g in 0..per {
-                    let group = c * per + g;
+                for g in 0..BLOCK / GROUP {
                     let mut dots = [_mm512_setzero_si512(); R];
                     for r in 0..R {
-                        let total = *x.sums.as_ptr().add((i + r) * groups + group);
-                        dots[r] = _mm512_set1_epi32(-b.zero * total);
+                        dots[r] = _mm512_set1_epi32(*starts.add(r));
                     }
                     for quad in g * GROUP / 4..(g + 1) * GROUP / 4 {
                         let w = match BITS {
@@ -475,26 +540,24 @@ mod x86 {
                             _ => _mm512_loadu_si512(at.add(quad * 64).cast()),
                         };
                         for r in 0..R {
-                            let four = x_at.add(r * k + c * BLOCK + quad * 4).cast::<i32>().read_unaligned();
-                            dots[r] = _mm512_dpbusd_epi32(dots[r], w, _mm512_set1_epi32(four));
+                            let x = four.add((quad * R + r) * 4).cast::<i32>().read_unaligned();
+                            dots[r] = _mm512_dpbusd_epi32(dots[r], w, _mm512_set1_epi32(x));
                         }
                     }
-                    let first = part.first + group * OUTS;
                     let scale = scales512(&b.scales, first);
                     for r in 0..R {
-                        let t = _mm512_set1_ps(*x.scales.as_ptr().add(((i + r) * k) / BLOCK + c));
-                        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r]), _mm512_mul_ps(scale, t), acc[r]);
+                        let both = _mm512_mul_ps(scale, _mm512_set1_ps(*scales.add(r)));
+                        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r]), both, acc[r]);
                     }
                     if let Some(mins) = &b.mins {
                         let min = scales512(mins, first);
                         for r in 0..R {
-                            let t = *x.scales.as_ptr().add(((i + r) * k) / BLOCK + c);
-                            let total = *x.sums.as_ptr().add((i + r) * groups + group);
-                            acc[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(t * total as f32), acc[r]);
+                            acc[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(*sums_of.add(r)), acc[r]);
                         }
                     }
+                    (starts, sums_of, first) = (starts.add(R), sums_of.add(R), first + OUTS);
                 }
-                at = at.add(lines * 64);
+                (at, four, scales) = (at.add(lines * 64), four.add(BLOCK * R), scales.add(R));
             }
             for r in 0..R {
                 _mm512_storeu_ps(sums[r].as_mut_ptr(), acc[r]);
@@ -503,7 +566,8 @@ mod x86 {
     }
 
     /// # Safety
-    /// The machine has AVX2, FMA and F16C; `i + rows` is at most the rows of x, `rows` is 1 or 2; x and the weight are of one k.
+    /// The machine has AVX2, FMA and F16C; the tile of x that begins with row `i` has `rows` rows, which are 1 or 2; x and the weight
+    /// are of one k and one grouping.
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) unsafe fn avx2(part: Part, x: &Activations, i: usize, rows: usize, sums: &mut [[f32; OUTS]; ROWS]) {
         // SAFETY: handed on.
@@ -547,8 +611,6 @@ mod x86 {
     ) {
         let (b, k) = (part.blocks, x.k);
         let (lines, groups) = (if BITS == 4 { 4 } else { 8 }, k / GROUP);
-        // What is subtracted already is not subtracted again.
-        let zero = if BITS == 8 { 0 } else { b.zero };
         let low = _mm256_set1_epi8(15);
         let ones = _mm256_set1_epi16(1);
         let high_bit = _mm256_set1_epi8(-128);
@@ -556,27 +618,29 @@ mod x86 {
         unsafe {
             let mut acc = [[_mm256_setzero_ps(); 2]; R];
             let mut at = part.quants.as_ptr().cast::<u8>();
-            let x_at = x.quants.as_ptr().add(i * k);
-            for c in 0..k / BLOCK {
-                if R == 1 {
+            let mut four = x.quants.as_ptr().add(i * k);
+            let mut scales = x.scales.as_ptr().add(i * (k / BLOCK));
+            let mut starts = x.starts.as_ptr().add(i * groups);
+            let mut sums_of = x.sums.as_ptr().add(i * groups);
+            let mut first = part.first;
+            for _ in 0..k / BLOCK {
+                if i == 0 {
                     for line in 0..lines {
-                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add((4 * lines + line) * 64).cast());
+                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD + line * 64).cast());
                     }
                 }
-                let per = BLOCK / GROUP;
-                for g in 0..per {
-                    let group = c * per + g;
+                for g in 0..BLOCK / GROUP {
                     let mut pairs = [[_mm256_setzero_si256(); 2]; R];
                     let mut dots = [[_mm256_setzero_si256(); 2]; R];
                     for r in 0..R {
-                        let total = *x.sums.as_ptr().add((i + r) * groups + group);
-                        dots[r] = [_mm256_set1_epi32(-zero * total); 2];
+                        // Eight bits are taken as w − 128 already.
+                        dots[r] = [_mm256_set1_epi32(if BITS == 8 { 0 } else { *starts.add(r) }); 2];
                     }
                     for quad in g * GROUP / 4..(g + 1) * GROUP / 4 {
-                        let mut four = [_mm256_setzero_si256(); R];
+                        let mut x = [_mm256_setzero_si256(); R];
                         for r in 0..R {
-                            let x = x_at.add(r * k + c * BLOCK + quad * 4).cast::<i32>().read_unaligned();
-                            four[r] = _mm256_set1_epi32(x);
+                            let bytes = four.add((quad * R + r) * 4).cast::<i32>().read_unaligned();
+                            x[r] = _mm256_set1_epi32(bytes);
                         }
                         for h in 0..2 {
                             let line = if BITS == 4 { quad % 4 } else { quad };
@@ -585,24 +649,23 @@ mod x86 {
                                 let w = _mm256_xor_si256(both, high_bit);
                                 let size = _mm256_abs_epi8(w);
                                 for r in 0..R {
-                                    let pair = _mm256_maddubs_epi16(size, _mm256_sign_epi8(four[r], w));
+                                    let pair = _mm256_maddubs_epi16(size, _mm256_sign_epi8(x[r], w));
                                     dots[r][h] = _mm256_add_epi32(dots[r][h], _mm256_madd_epi16(pair, ones));
                                 }
                             } else if BITS == 6 {
                                 for r in 0..R {
-                                    let pair = _mm256_maddubs_epi16(both, four[r]);
+                                    let pair = _mm256_maddubs_epi16(both, x[r]);
                                     dots[r][h] = _mm256_add_epi32(dots[r][h], _mm256_madd_epi16(pair, ones));
                                 }
                             } else {
                                 let half = if quad < 4 { both } else { _mm256_srli_epi16::<4>(both) };
                                 let w = _mm256_and_si256(half, low);
                                 for r in 0..R {
-                                    pairs[r][h] = _mm256_add_epi16(pairs[r][h], _mm256_maddubs_epi16(w, four[r]));
+                                    pairs[r][h] = _mm256_add_epi16(pairs[r][h], _mm256_maddubs_epi16(w, x[r]));
                                 }
                             }
                         }
                     }
-                    let first = part.first + group * OUTS;
                     for h in 0..2 {
                         let scale = scales256(&b.scales, first + 8 * h);
                         for r in 0..R {
@@ -610,20 +673,19 @@ mod x86 {
                             if BITS == 4 {
                                 dot = _mm256_add_epi32(dot, _mm256_madd_epi16(pairs[r][h], ones));
                             }
-                            let t = _mm256_set1_ps(*x.scales.as_ptr().add(((i + r) * k) / BLOCK + c));
-                            acc[r][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale, t), acc[r][h]);
+                            let both = _mm256_mul_ps(scale, _mm256_set1_ps(*scales.add(r)));
+                            acc[r][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), both, acc[r][h]);
                         }
                         if let Some(mins) = &b.mins {
                             let min = scales256(mins, first + 8 * h);
                             for r in 0..R {
-                                let t = *x.scales.as_ptr().add(((i + r) * k) / BLOCK + c);
-                                let total = *x.sums.as_ptr().add((i + r) * groups + group);
-                                acc[r][h] = _mm256_fmadd_ps(min, _mm256_set1_ps(t * total as f32), acc[r][h]);
+                                acc[r][h] = _mm256_fmadd_ps(min, _mm256_set1_ps(*sums_of.add(r)), acc[r][h]);
                             }
                         }
                     }
+                    (starts, sums_of, first) = (starts.add(R), sums_of.add(R), first + OUTS);
                 }
-                at = at.add(lines * 64);
+                (at, four, scales) = (at.add(lines * 64), four.add(BLOCK * R), scales.add(R));
             }
             for r in 0..R {
                 for h in 0..2 {

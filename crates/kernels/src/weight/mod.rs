@@ -24,7 +24,7 @@ use crate::activation::{self, Activation};
 use crate::fused::{answer, elements, tensor, uninit};
 use crate::threads::Parts;
 use crate::{Ids, Projection, linear};
-use blocks::{Activations, Blocks};
+use blocks::{Activations, Blocks, Grouping};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Device, Tensor, TensorData};
 use panels::Panels;
@@ -34,6 +34,10 @@ use std::sync::Arc;
 
 /// Below this many multiplications a product stays on its thread.
 const SERIAL: usize = 1 << 17;
+
+/// How many bytes ahead a weight is asked for: what memory brings in the time that it takes to answer.
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 4096;
 
 /// A packed matrix `[n, k]`.
 pub struct Weight {
@@ -191,8 +195,15 @@ fn products(x: &[f32], weights: &[&Weight], biases: &[Option<&[f32]>], act: Opti
     let total: usize = weights.iter().map(|w| w.rows).sum();
     let mut y = uninit(rows * total);
     // x is rounded once for all weights that want it in the same groups.
-    let wants = |group: usize| weights.iter().any(|w| matches!(&w.form, Form::Blocks(b) if b.group() == group));
-    let rounded = [32, 16].map(|group| wants(group).then(|| Activations::of(x, width, group)));
+    let mut rounded: Vec<(Grouping, Activations)> = vec![];
+    for weight in weights {
+        if let Form::Blocks(blocks) = &weight.form
+            && rounded.iter().all(|(known, _)| *known != blocks.grouping())
+        {
+            rounded.push((blocks.grouping(), Activations::of(x, width, blocks.grouping())));
+        }
+    }
+    let rounded_for = |blocks: &Blocks| rounded.iter().find(|(known, _)| *known == blocks.grouping()).map(|(_, x)| x);
     // One region for all parts: shares of about 512 outputs of one weight, so that cores of different speed end together.
     let mut shares = vec![];
     let mut first = 0;
@@ -208,13 +219,12 @@ fn products(x: &[f32], weights: &[&Weight], biases: &[Option<&[f32]>], act: Opti
     }
     let share = |(i, outputs, units): (usize, Outputs, std::ops::Range<usize>)| {
         for unit in units {
-            match (&weights[i].form, &rounded) {
-                (Form::Panels(panels), _) => panels.product(unit, x, rows, biases[i], outputs),
-                (Form::Blocks(blocks), [Some(x), _]) if blocks.group() == 32 => {
-                    blocks.product(unit, x, biases[i], outputs)
-                }
-                (Form::Blocks(blocks), [_, Some(x)]) => blocks.product(unit, x, biases[i], outputs),
-                (Form::Blocks(_), _) => unreachable!("x was rounded for every group that is there"),
+            match &weights[i].form {
+                Form::Panels(panels) => panels.product(unit, x, rows, biases[i], outputs),
+                Form::Blocks(blocks) => match rounded_for(blocks) {
+                    Some(x) => blocks.product(unit, x, biases[i], outputs),
+                    None => unreachable!("x was rounded for every grouping that is there"),
+                },
             }
         }
     };

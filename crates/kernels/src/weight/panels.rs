@@ -58,6 +58,8 @@ struct Part<'a> {
     x: &'a [f32],
     apart: usize,
     len: usize,
+    /// whether the panel comes from memory, so that it is worth asking ahead
+    fresh: bool,
 }
 
 impl Panels {
@@ -119,6 +121,12 @@ impl Panels {
         if let Some(bias) = bias {
             start[..here].copy_from_slice(&bias[first..first + here]);
         }
+        // Copies of a length that is known are a few instructions; any other is a call.
+        let copy = |to: &mut [f32], from: &[f32]| match here {
+            64 => to[..64].copy_from_slice(&from[..64]),
+            16 => to[..16].copy_from_slice(&from[..16]),
+            _ => to[..here].copy_from_slice(&from[..here]),
+        };
         let mut sums = [[0.0f32; 64]; ROWS];
         for from in (0..k.max(1)).step_by(CUT) {
             let len = CUT.min(k - from);
@@ -131,14 +139,14 @@ impl Panels {
                     if from == 0 {
                         *sums = start;
                     } else {
-                        sums[..here].copy_from_slice(out);
+                        copy(sums, out);
                     }
                 }
-                let part = Part { float: self.float, panel, x: &x[i * k + from..], apart: k, len };
+                let part = Part { float: self.float, panel, x: &x[i * k + from..], apart: k, len, fresh: i == 0 };
                 tile(part, width, rows, &mut sums);
                 for (r, sums) in sums.iter().take(rows).enumerate() {
                     // SAFETY: as above.
-                    unsafe { y.at(i + r, first, here) }.copy_from_slice(&sums[..here]);
+                    copy(unsafe { y.at(i + r, first, here) }, sums);
                 }
             }
         }
@@ -185,6 +193,7 @@ fn plain(part: Part, width: usize, rows: usize, sums: &mut [[f32; 64]; ROWS]) {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::super::AHEAD;
     use super::{Float, Part, ROWS};
     use std::arch::x86_64::*;
 
@@ -240,13 +249,10 @@ mod x86 {
             }
             let (mut at, x) = (part.panel.as_ptr(), part.x.as_ptr());
             for p in 0..part.len {
-                // A panel is read front to back; one row alone waits for memory, so ask ahead.
-                if R <= 2 {
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(8 * step).cast());
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(8 * step + 64).cast());
-                    if T == 0 {
-                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(8 * step + 128).cast());
-                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(8 * step + 192).cast());
+                // The first tile waits for memory; the others find the panel in the cache.
+                if part.fresh {
+                    for line in 0..step / 64 {
+                        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD + 64 * line).cast());
                     }
                 }
                 let mut w = [_mm512_setzero_ps(); 4];
@@ -301,8 +307,8 @@ mod x86 {
             }
             let (mut at, x) = (part.panel.as_ptr(), part.x.as_ptr());
             for p in 0..part.len {
-                if R <= 2 {
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(1024).cast());
+                if part.fresh {
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
                 }
                 let mut w = [_mm256_setzero_ps(); 2];
                 for v in 0..2 {
@@ -352,7 +358,7 @@ mod tests {
                 for rows in 1..=ROWS {
                     let start: [[f32; 64]; ROWS] =
                         std::array::from_fn(|r| std::array::from_fn(|o| (r * 64 + o) as f32));
-                    let part = Part { float, panel: &panel, x: &x, apart, len };
+                    let part = Part { float, panel: &panel, x: &x, apart, len, fresh: rows == 1 };
                     let (mut got, mut want) = (start, start);
                     plain(part, width, rows, &mut want);
                     #[cfg(target_arch = "x86_64")]

@@ -31,7 +31,7 @@ const KINDS: [(u64, usize, i32, bool, bool); 9] = [
 fn product(blocks: &Blocks, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
     let rows = x.len() / blocks.k;
     let mut y = vec![f32::NAN; rows * blocks.n];
-    let (n, x) = (blocks.n, Activations::of(x, blocks.k, blocks.group));
+    let (n, x) = (blocks.n, Activations::of(x, blocks.k, blocks.grouping()));
     let outputs = Outputs::of(&mut y, n, 0);
     (0..blocks.units()).into_par_iter().for_each(|s| blocks.product(s, &x, bias, outputs));
     y
@@ -62,7 +62,7 @@ fn products_follow_the_formula() {
         let (m, k, n) = (11, 96, 37);
         let blocks = Blocks::pack(quants(n, k, kind)).unwrap();
         let (x, bias) = (Key::new(1, 2, 3).normals(m * k), Key::new(4, 5, 6).normals(n));
-        let rounded = Activations::of(&x, k, blocks.group);
+        let rounded = Activations::in_tiles(&x, k, blocks.grouping(), 1); // rows as they are
         let y = product(&blocks, &x, Some(&bias));
         let mut row = vec![0.0; k];
         for o in 0..n {
@@ -100,38 +100,43 @@ fn an_output_has_one_value() {
         for threads in [2, 3, 8] {
             assert_eq!(one, on(threads), "{kind:?}, {threads} threads");
         }
-        let rounded = Activations::of(&x, k, blocks.group);
-        let lines = k / BLOCK * blocks.bits.lines();
         for i in 0..m {
             assert_eq!(
                 one[i * n..(i + 1) * n],
                 product(&blocks, &x[i * k..(i + 1) * k], None),
                 "{kind:?}, row {i} alone"
             );
+        }
+        let lines = k / BLOCK * blocks.bits.lines();
+        for most in [1, 2, 4, 8] {
+            let rounded = Activations::in_tiles(&x, k, blocks.grouping(), most);
             for s in [0, 7] {
-                let part = Part {
-                    blocks: &blocks,
-                    quants: &blocks.quants[s * lines..(s + 1) * lines],
-                    first: s * (k / blocks.group) * OUTS,
-                };
-                let mut sums = [[0.0; OUTS]; ROWS];
-                plain_tile(part, &rounded, i, &mut sums);
-                assert_eq!(one[i * n + s * OUTS..][..OUTS], sums[0], "{kind:?}, row {i}: twin");
-                #[cfg(target_arch = "x86_64")]
-                if matches!(Level::best(), Level::Avx2 | Level::Avx512) {
-                    for rows in [1, 2, 4, 8].into_iter().filter(|r| i + r <= m) {
+                let first = s * (k / blocks.group) * OUTS;
+                let part = Part { blocks: &blocks, quants: &blocks.quants[s * lines..(s + 1) * lines], first };
+                let mut i = 0;
+                while i < m {
+                    let rows = tile_rows(i, m, most);
+                    let mut sums = [[0.0; OUTS]; ROWS];
+                    plain_tile(part, &rounded, i, rows, &mut sums);
+                    for (r, sums) in sums.iter().take(rows).enumerate() {
+                        assert_eq!(one[(i + r) * n + s * OUTS..][..OUTS], *sums, "{kind:?}, row {i} + {r}: twin");
+                    }
+                    #[cfg(target_arch = "x86_64")]
+                    if matches!(Level::best(), Level::Avx2 | Level::Avx512) {
                         let mut wide = [[0.0; OUTS]; ROWS];
                         if Level::best() == Level::Avx512 && x86::has_vnni() {
-                            // SAFETY: the machine has it, and the rows are there.
+                            // SAFETY: the machine has it, and the tile has so many rows.
                             unsafe { x86::avx512(part, &rounded, i, rows, &mut wide) };
-                            assert_eq!(wide[0], sums[0], "{kind:?}, row {i}, AVX-512, {rows} rows");
+                            assert_eq!(wide, sums, "{kind:?}, row {i}, AVX-512, {rows} rows");
                         }
                         if rows <= 2 {
+                            wide = [[0.0; OUTS]; ROWS];
                             // SAFETY: as above.
                             unsafe { x86::avx2(part, &rounded, i, rows, &mut wide) };
-                            assert_eq!(wide[0], sums[0], "{kind:?}, row {i}, AVX2, {rows} rows");
+                            assert_eq!(wide, sums, "{kind:?}, row {i}, AVX2, {rows} rows");
                         }
                     }
+                    i += rows;
                 }
             }
         }
