@@ -53,7 +53,7 @@ fn every_family_answers_alike_in_every_precision() {
             (Precision::F32, 1.0 - 1e-9),
             (Precision::Bf16, 0.999),
             (Precision::F16, 0.99999),
-            (Precision::Int8, 0.998),
+            (Precision::Int8, 0.995),
         ] {
             let packed = Pretrained::load_packed(&dir, &Device::flex(), precision).expect("loads");
             let got = answer(&packed);
@@ -106,7 +106,7 @@ fn eight_and_four_bits_are_written_and_read_back() {
             assert_eq!(values(&numbers), values(&back), "{name} in {precision}");
             // With the same rounded weights in f32, all that is left is that x is rounded to eight bits.
             let close = cosine(&answer(&back), &answer(&numbers));
-            assert!(close >= 0.998, "{name} in {precision}: {close}");
+            assert!(close >= 0.995, "{name} in {precision}: {close}");
             assert_eq!(
                 file.tensors().len(),
                 file.entries().len() + rounded + if precision == Precision::Int4 { mins(&file) } else { 0 }
