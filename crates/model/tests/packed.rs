@@ -61,8 +61,10 @@ fn every_family_answers_alike_in_every_precision() {
             let close = cosine(&got, &want);
             assert!(close >= least, "{name} in {precision}: {close}");
             if matches!(precision, Precision::F32 | Precision::Stored) {
+                // Relative to the largest state: T5's grow from layer to layer.
+                let most = want.iter().fold(1.0f32, |most, v| most.max(v.abs()));
                 let off = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                assert!(off < 2e-5, "{name} in {precision}: {off}");
+                assert!(off < 2e-5 * most, "{name} in {precision}: {off} of {most}");
             }
             // Recurrent cells stay as they are; everything else has matrices to pack, and nothing was written out for it.
             assert!(!packed_bytes(&packed.model).is_empty(), "{name} in {precision}");
