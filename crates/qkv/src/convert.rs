@@ -73,10 +73,11 @@ pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> R
         TargetFormat::HuggingFace => {
             match kind {
                 Kind::Plain(dtype) => model.network.save(dst, dtype, how.max_shard)?,
-                Kind::Grouped(precision) => match model.network.save_grouped(dst, precision, how.max_shard)? {
-                    0 => return Err(nothing_rounded(dst)),
-                    _ => (),
-                },
+                Kind::Grouped(precision) => {
+                    if model.network.save_grouped(dst, precision, how.max_shard)? == 0 {
+                        return Err(nothing_rounded(dst));
+                    }
+                }
             }
             carried = pretrained::carry(model.dir(), dst)?.into_iter().map(str::to_string).collect();
             if carried.iter().all(|f| !f.starts_with("tokenizer") && !f.starts_with("vocab")) {

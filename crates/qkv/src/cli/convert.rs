@@ -55,5 +55,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let beside = if done.carried.is_empty() { String::new() } else { format!(", with {}", done.carried.join(", ")) };
     let (dst, n) = (args.dst.display(), done.tensors);
     say(format!("{dst}: {n} tensors, {} parameters as {}, {} bytes{beside}", done.parameters, done.dtype, done.bytes))?;
-    done.rounding.iter().try_for_each(|rounding| say(rounding))
+    done.rounding.iter().try_for_each(say)
 }
