@@ -51,9 +51,11 @@ fn every_family_answers_alike_in_every_precision() {
         for (precision, least) in [
             (Precision::Stored, 1.0 - 1e-9),
             (Precision::F32, 1.0 - 1e-9),
-            (Precision::Bf16, 0.999),
-            (Precision::F16, 0.99999),
+            // Eight bits, whether of a mantissa or of a group. T5 without its 1/√D is the most sensitive.
+            (Precision::Bf16, 0.995),
             (Precision::Int8, 0.995),
+            // Three bits more: errors of an eighth, and a cosine is off by their square.
+            (Precision::F16, 1.0 - 0.005 / 64.0),
         ] {
             let packed = Pretrained::load_packed(&dir, &Device::flex(), precision).expect("loads");
             let got = answer(&packed);
