@@ -10,7 +10,7 @@
 //! use qkv_decode::draft::guess;
 //! // "… 7 8 9 4 … 7 8" : behind 7 8 there was 9 4
 //! assert_eq!(guess(&[&[1, 7, 8, 9, 4, 2, 7, 8]], 2), [9, 4]);
-//! assert_eq!(guess(&[&[1, 2, 3]], 4), []); // nothing comes twice
+//! assert!(guess(&[&[1, 2, 3]], 4).is_empty()); // nothing comes twice
 //! ```
 
 use qkv_base::{Error, Result};
@@ -55,8 +55,9 @@ impl fmt::Display for Draft {
 const LEAST: usize = 2;
 /// More than so many are not compared: a longer match says no more.
 const ENOUGH: usize = 8;
-/// The most guesses in a pass.
-const MOST: usize = 8;
+/// The most guesses in a pass. With the token before them they are eight queries, which attention still takes row by row: a
+/// product over more would round in another order, and the text would be the same but for the last bit of its probabilities.
+const MOST: usize = 7;
 /// How many guesses a request begins with.
 const FIRST: usize = 3;
 /// After so many passes in which no guess was right, a request rests.
