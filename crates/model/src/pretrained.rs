@@ -154,10 +154,10 @@ impl Pretrained {
     }
 
     /// Writes `config.json` and the weights with matrices of eight or four bits: whole numbers under their names, scales beside
-    /// them (docs/precision.md). Matrices whose rows are not whole groups of 32 stay f32; how many were rounded is handed back.
+    /// them (docs/precision.md). Matrices whose rows are not whole groups of 32 stay f32; how many were rounded is handed back, and
+    /// where there are none nothing is written.
     pub fn save_grouped(&self, dir: &Path, precision: Precision, max_shard_bytes: u64) -> Result<usize> {
         let place = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the place writable?");
-        std::fs::create_dir_all(dir).map_err(place)?;
         let (slots, values) = (self.slots()?, Values::of(&self.model));
         let wanted = crate::precision::matrices(&mut self.model.clone());
         let (mut tensors, mut rounded) = (vec![], 0);
@@ -170,6 +170,11 @@ impl Pretrained {
                 None => tensors.push(values.tensor(slot)),
             }
         }
+        if rounded == 0 {
+            let what = "no matrix of this network has rows of whole groups of 32 numbers";
+            return Err(Error::new(dir.display().to_string(), what, "write it as bf16: --dtype bf16"));
+        }
+        std::fs::create_dir_all(dir).map_err(place)?;
         qkv_weights::save_safetensors(dir, &tensors, Dtype::F32, max_shard_bytes)?;
         let mut config = self.config.clone();
         config.set("dtype", "float32");

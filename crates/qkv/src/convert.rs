@@ -73,11 +73,7 @@ pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> R
         TargetFormat::HuggingFace => {
             match kind {
                 Kind::Plain(dtype) => model.network.save(dst, dtype, how.max_shard)?,
-                Kind::Grouped(precision) => {
-                    if model.network.save_grouped(dst, precision, how.max_shard)? == 0 {
-                        return Err(nothing_rounded(dst));
-                    }
-                }
+                Kind::Grouped(precision) => drop(model.network.save_grouped(dst, precision, how.max_shard)?),
             }
             carried = pretrained::carry(model.dir(), dst)?.into_iter().map(str::to_string).collect();
             if carried.iter().all(|f| !f.starts_with("tokenizer") && !f.starts_with("vocab")) {
@@ -112,11 +108,6 @@ impl Kind {
             Self::Grouped(precision) => precision.to_string(),
         }
     }
-}
-
-fn nothing_rounded(dst: &Path) -> Error {
-    let what = "no matrix of this network has rows of whole groups of 32 numbers";
-    Error::new(dst.display().to_string(), what, "write it as bf16: --dtype bf16")
 }
 
 fn kind(name: &str, to: TargetFormat) -> Result<Kind> {
