@@ -17,7 +17,6 @@ enum To {
 #[command(after_help = "Examples:
   qkv convert smollm2.gguf smollm2/               a GGUF file to a Hugging Face directory
   qkv convert bert/ bert-f16/ --dtype f16         half the size
-  qkv convert bert/ bert-int8/ --dtype int8       a quarter of the size, and what it costs
   qkv convert gpt2/ gpt2.gguf --to gguf --dtype q8_0
   qkv convert old/pytorch_model.bin new/          pickled weights, read without running anything")]
 pub(crate) struct Args {
