@@ -80,6 +80,10 @@ impl Quants {
         if width == 0 || !width.is_multiple_of(GROUP) || !values.len().is_multiple_of(width) {
             return None;
         }
+        // A maximum passes over NaN, and rounding would make a number of it.
+        if !values.iter().all(|v| v.is_finite()) {
+            return None;
+        }
         let mut quants = vec![0; values.len()];
         let (mut scales, mut mins) = (vec![], vec![]);
         for (group, out) in values.chunks_exact(GROUP).zip(quants.chunks_exact_mut(GROUP)) {
@@ -129,6 +133,9 @@ mod tests {
         assert_eq!(Quants::int8(&[0.0; 40], 40), None);
         assert_eq!(Quants::int4(&[f32::NAN; 32], 32), None);
         assert_eq!(Quants::int8(&[1e9; 32], 32), None);
+        let mut one = [1.0; 64];
+        one[40] = f32::NAN;
+        assert_eq!((Quants::int8(&one, 32), Quants::int4(&one, 32)), (None, None));
         assert!(Quants::int8(&[0.0; 64], 32).is_some_and(|q| (0..64).all(|i| q.value(i) == 0.0)));
     }
 

@@ -105,6 +105,20 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
+    /// What a person who asked for fewer bits should know: matrices that could not be rounded to them.
+    pub(crate) fn warning(&self) -> Option<String> {
+        if !matches!(self.precision, Precision::Int8 | Precision::Int4) {
+            return None;
+        }
+        let kept = self.packed.values().filter(|weight| weight.precision() == "f32").count();
+        let (all, precision) = (self.packed.len(), self.precision);
+        (kept > 0).then(|| {
+            format!(
+                "{kept} of {all} matrices stay f32 in {precision}: rows that are not whole groups of 32, or not finite"
+            )
+        })
+    }
+
     pub(crate) fn new(model: &mut Transformer, precision: Precision) -> Self {
         Self { precision, wanted: matrices(model), packed: BTreeMap::new() }
     }

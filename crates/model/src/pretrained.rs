@@ -311,6 +311,7 @@ fn import(
         report.warnings.push(finite.to_string());
     }
     report.finite = finite;
+    report.warnings.extend(packer.as_ref().and_then(Packer::warning));
     let model = fill(model, values);
     Ok((packer.map_or(model.clone(), |packer| packer.put(model)), report))
 }
