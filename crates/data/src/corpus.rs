@@ -17,6 +17,12 @@ pub trait Corpus: Send + Sync {
         self.len() == 0
     }
 
+    /// The tokens of the `index`-th example, where the corpus holds rows of tokens (shards): a row is read as it stands, and
+    /// its last token is only foretold.
+    fn tokens(&self, _index: usize) -> Result<Option<Vec<u32>>> {
+        Ok(None)
+    }
+
     /// Where the `index`-th example comes from, as a person would look it up.
     fn place(&self, index: usize) -> String {
         format!("example {}", index + 1)
@@ -95,6 +101,11 @@ impl Corpus for Subset {
     fn get(&self, index: usize) -> Result<Example> {
         let chosen = self.chosen.get(index).ok_or_else(|| past_end(index, self.chosen.len()))?;
         self.whole.get(*chosen as usize)
+    }
+
+    fn tokens(&self, index: usize) -> Result<Option<Vec<u32>>> {
+        let chosen = self.chosen.get(index).ok_or_else(|| past_end(index, self.chosen.len()))?;
+        self.whole.tokens(*chosen as usize)
     }
 
     fn place(&self, index: usize) -> String {

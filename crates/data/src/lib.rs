@@ -31,6 +31,7 @@ mod corpus;
 mod example;
 pub mod objective;
 pub mod readers;
+pub mod shards;
 mod split;
 pub mod tokenize;
 mod write;

@@ -21,6 +21,7 @@ mod tokenizer;
 mod tokenizer_json;
 mod train;
 mod validate;
+mod word_ids;
 
 pub use chat::{Chat, Message};
 pub use compare::{CompareRow, TokenizerComparison, compare};
@@ -33,3 +34,4 @@ pub use stream::StreamDecoder;
 pub use tokenizer::{Encoding, Tokenizer};
 pub use train::{Kind, Normal, Progress, Shape, TrainSpec, Trained, gpt2_words, train};
 pub use validate::{MAX_FILE, MAX_PIECES};
+pub use word_ids::WordIds;

@@ -128,6 +128,17 @@ impl Tokenizer {
         }
     }
 
+    /// The ids of a text and nothing else: those of [`encode`](Self::encode) without special tokens, found sooner, because
+    /// nobody asks where in the text they stand.
+    pub fn ids(&self, text: &str) -> Result<Vec<u32>> {
+        match &self.engine {
+            TokenizerEngine::Plain(engine) => {
+                Ok(guard(&self.place, || engine.encode_fast(text, false))?.get_ids().to_vec())
+            }
+            TokenizerEngine::Marian(marian) => Ok(marian.encode(&self.place, text, false, false)?.ids),
+        }
+    }
+
     /// The ids of a text of the target language: the same as [`encode`](Self::encode), but for Marian.
     pub fn encode_target(&self, text: &str, add_special: bool) -> Result<Encoding> {
         match &self.engine {

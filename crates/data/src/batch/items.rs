@@ -1,8 +1,10 @@
 //! The samples of a corpus by number, after the step that is the same in every epoch: what was cut, what was dropped and
 //! how long each sample is are known before the first batch.
 
-use crate::objective::{Borders, Dropped, Made, NextToken, Objective, Packed, Prepared, Sample};
-use crate::{Corpus, Error, Key, Result, batch::Order};
+use super::{Lengths, Order};
+use crate::objective::{Borders, Dropped, Made, NextToken, Objective, Packed, Prepared, Sample, shifted};
+use crate::shards::ShardRows;
+use crate::{Corpus, Error, Key, Result};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::fmt;
@@ -78,6 +80,7 @@ enum Store {
     Kept(Vec<Prepared>),
     Nothing,
     Packed(Packed),
+    Shards(Arc<ShardRows>),
 }
 
 /// Samples by number.
@@ -87,7 +90,7 @@ pub struct Items {
     store: Store,
     /// the example and which of its samples; empty when packed
     origin: Vec<(u32, u32)>,
-    lengths: Arc<[u32]>,
+    lengths: Lengths,
     counts: Counts,
 }
 
@@ -102,6 +105,7 @@ impl Items {
                 let (packed, counts) = pack(&*corpus, next, *borders, seed)?;
                 let lengths =
                     (0..packed.rows()).map(|row| packed.row(row).map_or(0, |s| s.input.len() as u32)).collect();
+                let lengths = Lengths::Each(lengths);
                 Self { corpus, objective, store: Store::Packed(packed), origin: Vec::new(), lengths, counts }
             }
             _ => Self::prepare(corpus, objective, keep)?,
@@ -119,6 +123,33 @@ impl Items {
             ));
         }
         Ok(items)
+    }
+
+    /// The rows of shards. They hold what one objective reads: texts one behind the other, framed as it frames them.
+    pub fn of_shards(rows: Arc<ShardRows>, objective: Objective) -> Result<Self> {
+        let index = rows.shards().index();
+        let place = rows.shards().dir().display().to_string();
+        let Objective::NextToken(next @ NextToken { packing: Some(Borders::Open), .. }) = &objective else {
+            let what = "shards hold texts one behind the other, for next-token prediction alone";
+            return Err(Error::new(place, what, "train from the text files for any other objective"));
+        };
+        if (next.begin, next.end) != (index.tokenizer.begin, index.tokenizer.end) {
+            let named = |begin: Option<u32>, end: u32| match begin {
+                Some(begin) => format!("begin with token {begin} and end with {end}"),
+                None => format!("begin with nothing and end with token {end}"),
+            };
+            let (is, want) = (named(index.tokenizer.begin, index.tokenizer.end), named(next.begin, next.end));
+            let what = format!("its documents {is}, but those of this family {want}");
+            return Err(Error::new(
+                place,
+                what,
+                "make shards for it: qkv data shard FILE --vocab 8000 --family NAME -o DIR",
+            ));
+        }
+        let documents = usize::try_from(index.documents).unwrap_or(usize::MAX);
+        let counts = Counts { examples: documents, samples: rows.len(), ..Counts::default() };
+        let lengths = rows.lengths();
+        Ok(Self { corpus: rows.clone(), objective, store: Store::Shards(rows), origin: Vec::new(), lengths, counts })
     }
 
     fn prepare(corpus: Arc<dyn Corpus>, objective: Objective, keep: Keep) -> Result<Self> {
@@ -145,7 +176,8 @@ impl Items {
             }
         }
         let store = if keep == Keep::Tokens { Store::Kept(kept) } else { Store::Nothing };
-        Ok(Self { corpus, objective, store, origin, lengths: lengths.into(), counts })
+        let lengths = Lengths::Each(lengths.into());
+        Ok(Self { corpus, objective, store, origin, lengths, counts })
     }
 
     /// The sample with the noise of `key`.
@@ -153,6 +185,7 @@ impl Items {
         let gone = || crate::corpus::past_end(index, self.lengths.len());
         match &self.store {
             Store::Packed(packed) => packed.row(index).ok_or_else(gone),
+            Store::Shards(rows) => Ok(shifted(&rows.ids(index)?)),
             Store::Kept(kept) => self.objective.sample(kept.get(index).ok_or_else(gone)?, key),
             Store::Nothing => {
                 let (example, window) = *self.origin.get(index).ok_or_else(gone)?;
@@ -167,7 +200,7 @@ impl Items {
     }
 
     /// How long each sample can become.
-    pub fn lengths(&self) -> &Arc<[u32]> {
+    pub fn lengths(&self) -> &Lengths {
         &self.lengths
     }
 
@@ -188,7 +221,11 @@ impl Items {
 
     /// Where a sample comes from, as a person would look it up.
     pub fn place(&self, index: usize) -> String {
-        self.example(index).map_or_else(|| format!("packed row {}", index + 1), |example| self.corpus.place(example))
+        match (&self.store, self.example(index)) {
+            (Store::Shards(rows), _) => rows.place(index),
+            (_, Some(example)) => self.corpus.place(example),
+            (_, None) => format!("packed row {}", index + 1),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use super::items::{Counts, Items, Keep};
 use super::plan::{Members, Plan, Rows, Turn};
 use super::{Batch, Side, join};
+use crate::shards::ShardRows;
 use crate::{Corpus, Error, Key, Objective, Result, Sample};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -65,12 +66,24 @@ impl Loader {
     pub fn new(corpus: Arc<dyn Corpus>, objective: Objective, policy: Policy, seed: u64) -> Result<Self> {
         let items = Items::new(corpus, objective, policy.keep, seed)?;
         if let Rows::Packed { length, .. } = policy.rows
-            && let Some(at) = items.lengths().iter().position(|l| *l as usize > length)
+            && let Some(at) = (0..items.lengths().len()).find(|i| items.lengths().get(*i) as usize > length)
         {
-            let what = format!("a sample of {} tokens in rows of {length}", items.lengths()[at]);
+            let what = format!("a sample of {} tokens in rows of {length}", items.lengths().get(at));
             return Err(Error::new(items.place(at), what, "make the rows longer, or the samples shorter"));
         }
         Ok(Self { items, policy, seed, recent: Mutex::default() })
+    }
+
+    /// The rows of shards, which are tokens already: nothing is read before it is asked for.
+    pub fn of_shards(rows: Arc<ShardRows>, objective: Objective, policy: Policy, seed: u64) -> Result<Self> {
+        // Rows of one length: a budget of tokens is a number of rows, and no plan has to look at every row to count.
+        let fixed = match policy.rows {
+            Rows::Tokens(tokens) => Rows::Fixed((tokens / rows.length()).max(1)),
+            Rows::Packed { rows, .. } => Rows::Fixed(rows),
+            fixed => fixed,
+        };
+        let policy = Policy { rows: fixed, ..policy };
+        Ok(Self { items: Items::of_shards(rows, objective)?, policy, seed, recent: Mutex::default() })
     }
 
     /// What became of the examples.

@@ -1,14 +1,17 @@
 //! Batches: samples side by side in flat rows, padded, with everything a model asks for.
 
 mod items;
+mod lengths;
 mod loader;
 mod order;
+mod part;
 mod plan;
 
 use crate::objective::{Aim, IGNORED, Sample};
 use crate::{Error, Result};
 
 pub use items::{Counts, Items, Keep};
+pub use lengths::Lengths;
 pub use loader::{Loader, Place, Policy, Stream};
 pub use order::Order;
 pub use plan::{Rows, Turn};

@@ -5,9 +5,8 @@
 //! order is shuffled by another key. To find batch c one needs the lengths of its window only, and how many batches the
 //! windows before it have.
 
-use super::order::Order;
+use super::lengths::{Arrangement, Lengths};
 use crate::Key;
-use std::sync::Arc;
 
 /// How rows are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +39,11 @@ pub enum Turn {
 /// One epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    lengths: Arc<[u32]>,
+    lengths: Lengths,
     rows: Rows,
     turn: Turn,
     key: Key,
-    order: Order,
+    order: Arrangement,
     /// how many batches come before each window
     before: Vec<usize>,
 }
@@ -53,10 +52,10 @@ pub(crate) struct Plan {
 pub(crate) type Members = Vec<Vec<usize>>;
 
 impl Plan {
-    pub(crate) fn new(lengths: Arc<[u32]>, rows: Rows, turn: Turn, seed: u64, epoch: u64) -> Self {
+    pub(crate) fn new(lengths: Lengths, rows: Rows, turn: Turn, seed: u64, epoch: u64) -> Self {
         let key = Key::new(seed, epoch, 0).named("order");
         let count = lengths.len();
-        let order = Order::new(count as u64, key);
+        let order = lengths.order(key);
         let mut plan = Self { lengths, rows, turn, key, order, before: vec![0] };
         for window in 0..count.div_ceil(plan.window()) {
             let batches = match rows {
@@ -85,7 +84,7 @@ impl Plan {
         let mut members: Vec<usize> = self.range(window).map(|position| self.index(position)).collect();
         // Stable, so that samples of one length keep the order of the permutation. Straight data is not sorted.
         if self.sorts() {
-            members.sort_by_key(|i| self.lengths[*i]);
+            members.sort_by_key(|i| self.lengths.get(*i));
         }
         let mut batches = match self.rows {
             Rows::Fixed(rows) => members.chunks(rows.max(1)).map(singles).collect(),
@@ -132,7 +131,7 @@ impl Plan {
         let mut batches: Vec<Members> = Vec::new();
         let mut longest = 0;
         for member in members {
-            let length = self.lengths[*member] as usize;
+            let length = self.lengths.get(*member) as usize;
             match batches.last_mut() {
                 Some(batch) if (batch.len() + 1) * longest.max(length) <= budget => {
                     longest = longest.max(length);
@@ -151,7 +150,7 @@ impl Plan {
     fn pack(&self, members: &[usize], length: usize) -> Members {
         let mut rows: Vec<(usize, Vec<usize>)> = Vec::new();
         let mut put = |member: usize| {
-            let size = (self.lengths[member] as usize).min(length);
+            let size = (self.lengths.get(member) as usize).min(length);
             match rows.iter_mut().find(|(free, _)| *free >= size) {
                 Some((free, row)) => {
                     *free -= size;
@@ -182,6 +181,7 @@ fn shuffle<T>(things: &mut [T], key: Key) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     const SHUFFLED: Turn = Turn::Shuffled { window: 64 };
 
@@ -205,7 +205,7 @@ mod tests {
             let lengths = lengths(n);
             for rows in [Rows::Fixed(7), Rows::Tokens(100), Rows::Packed { length: 40, rows: 3 }] {
                 for turn in [SHUFFLED, Turn::Shuffled { window: 1 }, Turn::Straight] {
-                    let plan = Plan::new(lengths.clone(), rows, turn, 1, 0);
+                    let plan = Plan::new(Lengths::Each(lengths.clone()), rows, turn, 1, 0);
                     let mut seen: Vec<usize> = all(&plan).into_iter().flatten().flatten().collect();
                     if turn == Turn::Straight {
                         let packed = matches!(rows, Rows::Packed { .. });
@@ -222,12 +222,13 @@ mod tests {
     fn budgets_and_rows_are_kept() {
         let lengths = lengths(500);
         let longest = |row: &Vec<usize>| row.iter().map(|i| lengths[*i] as usize).sum::<usize>();
-        for batch in all(&Plan::new(lengths.clone(), Rows::Tokens(200), SHUFFLED, 1, 0)) {
+        for batch in all(&Plan::new(Lengths::Each(lengths.clone()), Rows::Tokens(200), SHUFFLED, 1, 0)) {
             assert!(batch.len() * batch.iter().map(longest).max().unwrap() <= 200);
         }
-        let fixed = all(&Plan::new(lengths.clone(), Rows::Fixed(8), SHUFFLED, 1, 0));
+        let fixed = all(&Plan::new(Lengths::Each(lengths.clone()), Rows::Fixed(8), SHUFFLED, 1, 0));
         assert_eq!(fixed.iter().filter(|batch| batch.len() != 8).count(), 1, "only the last is short");
-        let packed = all(&Plan::new(lengths.clone(), Rows::Packed { length: 40, rows: 4 }, SHUFFLED, 1, 0));
+        let packed =
+            all(&Plan::new(Lengths::Each(lengths.clone()), Rows::Packed { length: 40, rows: 4 }, SHUFFLED, 1, 0));
         assert!(packed.iter().flatten().all(|row| longest(row) <= 40));
     }
 
@@ -237,7 +238,7 @@ mod tests {
         let lengths = lengths(4000);
         let used: usize = lengths.iter().map(|l| *l as usize).sum();
         let waste = |rows, turn| {
-            let padded: usize = all(&Plan::new(lengths.clone(), rows, turn, 1, 0))
+            let padded: usize = all(&Plan::new(Lengths::Each(lengths.clone()), rows, turn, 1, 0))
                 .iter()
                 .map(|batch| {
                     let row = |row: &Vec<usize>| row.iter().map(|i| lengths[*i] as usize).sum::<usize>();
@@ -255,7 +256,8 @@ mod tests {
     #[test]
     fn epochs_and_seeds_differ() {
         let lengths = lengths(300);
-        let order = |seed, epoch| all(&Plan::new(lengths.clone(), Rows::Fixed(8), SHUFFLED, seed, epoch));
+        let order =
+            |seed, epoch| all(&Plan::new(Lengths::Each(lengths.clone()), Rows::Fixed(8), SHUFFLED, seed, epoch));
         assert_eq!(order(1, 0), order(1, 0));
         assert_ne!(order(1, 0), order(1, 1));
         assert_ne!(order(1, 0), order(2, 0));

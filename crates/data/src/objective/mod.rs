@@ -31,7 +31,7 @@ pub use denoise::{Denoise, Noise};
 pub use frame::{Frame, Seq2Seq};
 pub use image::{Normalisation, Pictures};
 pub use masked::Masked;
-pub use next_token::{Borders, NextToken, Packed};
+pub use next_token::{Borders, NextToken, Packed, shifted};
 pub use prefix::{Prefix, PrefixSplit};
 pub use span_corruption::{SpanCorruption, corrupt};
 pub use tag::Tag;

@@ -70,7 +70,12 @@ impl NextToken {
 }
 
 /// `input` and `target` of n + 1 tokens, n each.
-fn shifted(ids: &[u32]) -> Sample {
+///
+/// ```
+/// let row = qkv_data::objective::shifted(&[5, 6, 7]);
+/// assert_eq!((row.input, row.target), (vec![5, 6], vec![6, 7]));
+/// ```
+pub fn shifted(ids: &[u32]) -> Sample {
     let n = ids.len().saturating_sub(1);
     Sample::tokens(ids[..n].to_vec(), ids[ids.len() - n..].iter().map(|id| i64::from(*id)).collect())
 }

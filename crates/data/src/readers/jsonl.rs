@@ -106,9 +106,14 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// What reads the lines as `reader` says.
+pub(crate) fn lines(reader: &Reader) -> Lines {
+    Lines { task: reader.task, columns: reader.columns.clone() }
+}
+
 /// Opens a file of JSON lines.
 pub(crate) fn open(reader: &Reader, path: &Path) -> Result<Opened> {
-    let lines = Lines { task: reader.task, columns: reader.columns.clone() };
+    let lines = lines(reader);
     let (indexed, tally) = Indexed::build(path, Cut::Line, reader.bad_rows, |_, _| Ok((lines, Vec::new())))?;
     Opened::new(path, indexed, tally, Vec::new())
 }

@@ -19,6 +19,8 @@ mod columns;
 mod fields;
 mod images;
 mod jsonl;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod picture;
 mod records;
 mod several;
@@ -26,6 +28,7 @@ mod source;
 mod squad;
 mod table;
 mod text;
+mod text_stream;
 
 use crate::{Corpus, Error, Result, Task};
 use std::collections::BTreeMap;
@@ -35,9 +38,11 @@ use std::sync::Arc;
 pub use images::LabelColumn;
 pub use picture::{Picture, read_picture};
 pub use records::LONGEST;
-pub use source::MOST_UNPACKED;
+pub(crate) use source::unreadable;
+pub use source::{MOST_UNPACKED, Meter};
 pub use table::{Header, Quotes};
 pub use text::{Documents, lines};
+pub use text_stream::{FilePlace, PART, TextPart, TextStream};
 
 /// How a file is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +60,8 @@ pub enum Format {
         /// the file of the translations
         target: PathBuf,
     },
+    /// Apache Parquet, a column of texts; it is read as a stream only, into shards
+    Parquet,
     /// a word and its tag a line, a blank line between sentences
     Conll,
     /// SQuAD's JSON
@@ -224,6 +231,7 @@ impl Reader {
             Format::Csv => table::open(self, &path, b',', self.quotes.unwrap_or(Quotes::Full)),
             Format::Tsv => table::open(self, &path, b'\t', self.quotes.unwrap_or(Quotes::SameLine)),
             Format::JsonLines => jsonl::open(self, &path),
+            Format::Parquet => Err(only_streamed(&path)),
             Format::Text(documents) => {
                 self.only(Task::NextToken, &path).and_then(|_| text::open(self, &path, documents))
             }
@@ -264,8 +272,29 @@ impl Reader {
     }
 }
 
+fn parquet_name(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet"))
+}
+
+/// The error of a Parquet file where examples are asked for in any order.
+fn only_streamed(path: &Path) -> Error {
+    let hint = "make shards of it first: qkv data shard FILE.parquet --vocab 8000 -o DIR; then train with --data DIR";
+    Error::new(path.display().to_string(), "a Parquet file is read as a stream only", hint)
+}
+
+/// The error of a build that cannot read Parquet.
+#[cfg(not(feature = "parquet"))]
+fn no_parquet(file: &str) -> Error {
+    let hint = "build it in: cargo build --release --features parquet; or write the column out as JSON lines";
+    Error::new(file, "this build cannot read Parquet: it was made without the feature `parquet`", hint)
+}
+
 /// The format by the name of the file.
 fn guess(path: &Path, task: Task) -> Result<(PathBuf, Format)> {
+    crate::shards::refuse_shards(path)?;
+    if parquet_name(path) {
+        return Err(only_streamed(path));
+    }
     let name = path.to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let extension = name.rsplit(['/', '\\']).next().and_then(|file| file.rsplit_once('.')).map_or("", |(_, ext)| ext);

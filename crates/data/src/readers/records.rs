@@ -37,7 +37,12 @@ pub(crate) struct Record {
 impl Record {
     /// The text without the line end; bad bytes are named by line and place in the file.
     pub(crate) fn text(&self, file: &str) -> Result<&str> {
-        let text = std::str::from_utf8(&self.bytes).map_err(|error| {
+        Ok(self.whole_text(file)?.trim_end_matches(['\n', '\r']))
+    }
+
+    /// The same with the line end.
+    pub(crate) fn whole_text(&self, file: &str) -> Result<&str> {
+        std::str::from_utf8(&self.bytes).map_err(|error| {
             let good = &self.bytes[..error.valid_up_to()];
             let line = self.line + good.iter().filter(|b| **b == b'\n').count() as u64;
             let at = self.offset + good.len() as u64;
@@ -47,8 +52,7 @@ impl Record {
                 format!("byte 0x{byte:02x} at offset {at} is not UTF-8"),
                 "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8), or skip bad rows",
             )
-        })?;
-        Ok(text.trim_end_matches(['\n', '\r']))
+        })
     }
 
     pub(crate) fn place(&self, file: &str) -> String {
@@ -69,7 +73,17 @@ pub(crate) struct Records<R> {
 
 impl<R: BufRead> Records<R> {
     pub(crate) fn new(reader: R, file: &str, cut: Cut) -> Self {
-        Self { reader, file: file.into(), cut, offset: 0, line: 0, ended: false }
+        Self::after(reader, file, cut, 0, 0)
+    }
+
+    /// The same of a reader that stands at `offset` of the file, behind so many lines.
+    pub(crate) fn after(reader: R, file: &str, cut: Cut, offset: u64, lines: u64) -> Self {
+        Self { reader, file: file.into(), cut, offset, line: lines, ended: false }
+    }
+
+    /// How many bytes and lines have been read.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        (self.offset, self.line)
     }
 
     /// The next record, or none at the end.

@@ -10,7 +10,8 @@ use qkv_base::Kind;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use tempfile::NamedTempFile;
 
 /// A gzip file that unpacks to more than this is refused: 64 GiB.
@@ -89,6 +90,65 @@ pub(crate) fn stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     }
     refuse_utf16(&magic, &name)?;
     Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+}
+
+/// How many bytes of a file, as it lies on disk, have been read.
+#[derive(Clone, Debug, Default)]
+pub struct Meter(Arc<AtomicU64>);
+
+impl Meter {
+    /// So many.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A file that counts what is read of it.
+struct Metered {
+    file: File,
+    meter: Meter,
+}
+
+impl Read for Metered {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(into)?;
+        self.meter.0.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+/// A stream from `offset` (of the unpacked bytes) on. What lies before is passed over: by a seek, or by unpacking it.
+pub(crate) fn stream_from(path: &Path, offset: u64, meter: &Meter) -> Result<Box<dyn BufRead + Send>> {
+    let name = path.display().to_string();
+    let mut file = open_file(path)?;
+    let magic = first_bytes(&mut file, &name)?;
+    let packed = magic.starts_with(&[0x1f, 0x8b]);
+    refuse_utf16(&magic, &name)?;
+    if !packed && offset > 0 {
+        meter.set(file.seek(SeekFrom::Start(offset)).map_err(|error| unreadable(&name, &error))?);
+    }
+    let file = Metered { file, meter: meter.clone() };
+    if !packed {
+        return Ok(Box::new(BufReader::with_capacity(1 << 18, file)));
+    }
+    let unpacked = MultiGzDecoder::new(BufReader::with_capacity(1 << 18, file));
+    let mut unpacked = BufReader::with_capacity(1 << 18, unpacked);
+    if offset == 0 {
+        let start = unpacked.fill_buf().map_err(|error| unreadable(&name, &error))?;
+        refuse_utf16(start, &name)?;
+    }
+    let passed = io::copy(&mut unpacked.by_ref().take(offset), &mut io::sink());
+    match passed.map_err(|error| unreadable(&name, &error))? {
+        n if n == offset => Ok(Box::new(unpacked)),
+        n => {
+            let what = format!("unpacks to {n} bytes, but {offset} of it were read before");
+            Err(Error::new(name, what, "bring the file back as it was"))
+        }
+    }
 }
 
 /// All the bytes of a file that has to be held in memory anyway (JSON, IDX), unpacked, and not more than `most`.

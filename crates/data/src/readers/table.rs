@@ -129,18 +129,35 @@ fn ragged(place: &str, found: usize, width: usize, delimiter: u8) -> Error {
     )
 }
 
+/// Where the records of such a table end.
+pub(crate) fn cut_of(delimiter: u8, quotes: Quotes) -> Cut {
+    if quotes == Quotes::Full { Cut::Quoted { delimiter } } else { Cut::Line }
+}
+
+/// What reads the rows of a table by its first record, and whether that is a header.
+pub(crate) fn rows_of(
+    reader: &Reader,
+    path: &Path,
+    delimiter: u8,
+    quotes: Quotes,
+    first: &Record,
+    notes: &mut Vec<String>,
+) -> Result<(Rows, bool)> {
+    let file = path.display().to_string();
+    let columns = split(first.text(&file)?, delimiter, quotes);
+    let header = columns::is_header(reader, &columns);
+    notes.push(columns::header_note(reader.header, header, &columns));
+    let more = || sample(path, cut_of(delimiter, quotes), delimiter, quotes);
+    let picks = columns::pick(reader, &first.place(&file), &columns, header, &more, notes)?;
+    Ok((Rows { task: reader.task, delimiter, quotes, picks, width: columns.len() }, header))
+}
+
 /// Opens a table.
 pub(crate) fn open(reader: &Reader, path: &Path, delimiter: u8, quotes: Quotes) -> Result<Opened> {
     let mut notes = Vec::new();
-    let cut = if quotes == Quotes::Full { Cut::Quoted { delimiter } } else { Cut::Line };
-    let (indexed, tally) = Indexed::build(path, cut, reader.bad_rows, |next, file| {
+    let (indexed, tally) = Indexed::build(path, cut_of(delimiter, quotes), reader.bad_rows, |next, file| {
         let first = next()?.ok_or_else(|| super::nothing(file))?;
-        let columns = split(first.text(file)?, delimiter, quotes);
-        let header = columns::is_header(reader, &columns);
-        notes.push(columns::header_note(reader.header, header, &columns));
-        let more = || sample(path, cut, delimiter, quotes);
-        let picks = columns::pick(reader, &first.place(file), &columns, header, &more, &mut notes)?;
-        let rows = Rows { task: reader.task, delimiter, quotes, picks, width: columns.len() };
+        let (rows, header) = rows_of(reader, path, delimiter, quotes, &first, &mut notes)?;
         Ok((rows, if header { Vec::new() } else { vec![first] }))
     })?;
     Opened::new(path, indexed, tally, notes)

@@ -18,7 +18,7 @@ pub enum Documents {
 }
 
 /// A record is a document.
-struct Whole;
+pub(crate) struct Whole;
 
 impl Parse for Whole {
     fn parse(&self, record: &Record, file: &str) -> Result<Option<Example>> {

@@ -17,40 +17,41 @@ Examples:
   qkv data check pairs.tsv --task translate
   qkv data check train.csv --task classify --column label=stars --valid valid.csv --test test.csv
   qkv data check train.de,train.en --task translate --tokenizer tokenizer.json --max-length 128
-  qkv data check builtin:reviews                        a corpus that qkv makes, beside its other parts")]
+  qkv data check builtin:reviews                        a corpus that qkv makes, beside its other parts
+  qkv data check shards                                 what shards hold: counts, checksums, first texts")]
 pub(super) struct Args {
-    /// A file or folder, two parallel files (train.de,train.en), or builtin:NAME
-    file: String,
+    /// A file or folder, two parallel files (train.de,train.en), builtin:NAME, or a directory of shards
+    pub(super) file: String,
     /// What it is for: translate, next-token (or generate), masked, classify, classify-pair, tag, answer, image
     #[arg(long, value_name = "TASK")]
-    task: Option<String>,
+    pub(super) task: Option<String>,
     /// Count lengths in its tokens, and find what it does not know
     #[arg(long, value_name = "PATH")]
-    tokenizer: Option<PathBuf>,
+    pub(super) tokenizer: Option<PathBuf>,
     /// Tokens a row may have: what would be cut off is counted
     #[arg(long, value_name = "N", requires = "tokenizer")]
-    max_length: Option<usize>,
+    pub(super) max_length: Option<usize>,
     /// The validation data: what of it is in the training data too, which labels are new
     #[arg(long, value_name = "FILE")]
-    valid: Option<String>,
+    pub(super) valid: Option<String>,
     /// The test data, likewise
     #[arg(long, value_name = "FILE")]
-    test: Option<String>,
+    pub(super) test: Option<String>,
     /// Which column holds a field: label=stars, or by number from 1: text=3
     #[arg(long = "column", value_name = "FIELD=COLUMN")]
-    columns: Vec<String>,
+    pub(super) columns: Vec<String>,
     /// How the file is written; left out, by its name
     #[arg(long)]
-    format: Option<Form>,
+    pub(super) format: Option<Form>,
     /// Does the first row of a table name the columns? Left out, it is found out and told
     #[arg(long)]
-    header: Option<FirstRow>,
+    pub(super) header: Option<FirstRow>,
     /// Leave rows out that cannot be read, and count them
     #[arg(long)]
-    skip_bad_rows: bool,
+    pub(super) skip_bad_rows: bool,
     /// One line of JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// A corpus that was read or made, with its other sides.
@@ -86,8 +87,7 @@ fn tell(report: &DataReport, notes: &[String], json: bool) -> Result<(), Fail> {
         notes.iter().for_each(|note| talk(format_args!("note: {note}")));
         return say(report);
     }
-    let broken = |e: serde_json::Error| Fail::failed("report", e, "");
-    let mut value = serde_json::to_value(report).map_err(broken)?;
+    let mut value = serde_json::to_value(report).map_err(|e| Fail::failed("report", e, ""))?;
     value["can_train"] = report.can_train().into();
     value["notes"] = notes.into();
     say(value)
