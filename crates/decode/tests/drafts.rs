@@ -9,7 +9,7 @@ fn network(name: &str, packed: Option<Precision>) -> Arc<Transformer> {
     let spec = presets::find(name).expect("a preset").spec();
     let model = Transformer::new(&spec, 1, &Device::flex()).expect("a network");
     Arc::new(match packed {
-        Some(weights) => precision::pack(model, weights),
+        Some(weights) => precision::pack(model, weights).expect("numbers that fit"),
         None => model,
     })
 }

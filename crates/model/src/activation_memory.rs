@@ -11,7 +11,7 @@
 //! | norms on queries and keys | `H·D + G·D` before them |
 //! | norms behind sub-layers | `C` each |
 //! | recurrent layer | `3G·C` projected, opened and their gradient, `S·C` states, `2C` input |
-//! | head | `2C`, and its answers: `V` for a language (`2V` with a soft cap) |
+//! | head | `2C`, and its answers: `V` for a language (`2V` with a soft cap), where there is a target |
 //!
 //! With blocks run again in the backward, each keeps `C`, and the largest of them is whole at one time.
 
@@ -27,11 +27,13 @@ pub struct BatchShape {
     pub source: usize,
     /// tokens of the stack that answers
     pub target: usize,
+    /// those of them that have a target, for which a head that chooses words answers
+    pub answered: usize,
 }
 
 /// Bytes that are held at the peak of a pass over `batch`, besides weights and their gradients.
 pub fn bytes(spec: &Spec, batch: BatchShape, recompute: bool) -> u64 {
-    let BatchShape { rows, source, target } = batch;
+    let BatchShape { rows, source, target, answered } = batch;
     let mut blocks: Vec<[usize; 2]> = vec![]; // what a block keeps, and its input alone
     let mut stack = |stack: &Stack, tokens: usize, memory: usize| {
         let whole = block(spec, stack, tokens, memory);
@@ -55,7 +57,7 @@ pub fn bytes(spec: &Spec, batch: BatchShape, recompute: bool) -> u64 {
             }
         };
     // The embeddings before and behind what is added to them; the answers, which become their own gradient.
-    let ends = 2 * spec.width * (source + target) + 2 * spec.width * target + answers(spec, rows, target);
+    let ends = 2 * spec.width * (source + target) + 2 * spec.width * target + answers(spec, rows, target, answered);
     // On the way back, a gradient of the widest layer and of what it read.
     let inner = spec.encoder().into_iter().chain(spec.decoder()).map(|s| s.ffn.inner()).max().unwrap_or(0);
     let back = (2 * inner + 2 * spec.width) * source.max(target);
@@ -85,10 +87,10 @@ fn block(spec: &Spec, stack: &Stack, tokens: usize, memory: usize) -> usize {
     (attention + ffn) * tokens + cross
 }
 
-fn answers(spec: &Spec, rows: usize, tokens: usize) -> usize {
+fn answers(spec: &Spec, rows: usize, tokens: usize, answered: usize) -> usize {
     match spec.head {
-        Head::Language { .. } if spec.soft_cap.logits.is_some() => 2 * tokens * spec.vocabulary().unwrap_or(0),
-        Head::Language { .. } | Head::Masked { .. } => tokens * spec.vocabulary().unwrap_or(0),
+        Head::Language { .. } if spec.soft_cap.logits.is_some() => 2 * answered * spec.vocabulary().unwrap_or(0),
+        Head::Language { .. } | Head::Masked { .. } => answered * spec.vocabulary().unwrap_or(0),
         Head::Detect { .. } => tokens * (2 * spec.width + 1),
         Head::Classify { labels, .. } => rows * (labels + 2 * spec.width),
         Head::Tag { labels } => tokens * labels,
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn a_block_is_counted_by_hand() {
         let spec = presets::find("gpt2").expect("a preset").spec();
-        let batch = BatchShape { rows: 4, source: 0, target: 4096 };
+        let batch = BatchShape { rows: 4, source: 0, target: 4096, answered: 4096 };
         let block = 2 * 768 + 4 * 768 + 12 + 2 * 768 + 2 * 3072;
         let ends = 4 * 768 + 50257;
         let back = 2 * 3072 + 2 * 768;

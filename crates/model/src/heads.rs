@@ -104,6 +104,11 @@ impl Head {
         }
     }
 
+    /// Whether it has a score for each word of the vocabulary: by far the widest layer of a small network.
+    pub(crate) fn chooses_words(&self) -> bool {
+        matches!(self.kind, spec::Head::Language { .. } | spec::Head::Masked { .. })
+    }
+
     fn answer(&self, h: Tensor<3>, cx: &mut Cx) -> Tensor<3> {
         let h = cx.dropout("head", h, self.dropout);
         self.out.as_ref().map_or(h.clone(), |out| out.activated(h, None, cx.noise("answer")))

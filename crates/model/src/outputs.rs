@@ -251,12 +251,12 @@ fn states(out: &mut Outputs, taps: &mut Taps, side: &str, layers: usize, name: &
     out.push((name.into(), Output::Layers(all.into_iter().map(Array::of).collect())));
 }
 
-/// The attention weights of each layer.
+/// The attention weights of each layer; of a recurrent decoder, of the one layer that looks.
 fn maps(out: &mut Outputs, taps: &mut Taps, side: &str, layers: usize, part: &str, name: &str) {
     // One after the other, so that no map is held twice.
-    let all: Option<Vec<Array>> =
-        (0..layers).map(|i| taps.take::<4>(&format!("{side}.{i}.{part}.weights")).map(Array::of)).collect();
-    if let Some(all) = all {
+    let all: Vec<Array> =
+        (0..layers).filter_map(|i| taps.take::<4>(&format!("{side}.{i}.{part}.weights")).map(Array::of)).collect();
+    if !all.is_empty() {
         out.push((name.into(), Output::Layers(all)));
     }
 }

@@ -60,19 +60,30 @@ impl Precision {
     /// What a matrix becomes. `delicate` is the token table or the output layer.
     fn pack(self, values: &[f32], [rows, width]: [usize; 2], stored: Dtype, delicate: bool) -> Weight {
         let plain = |float| Weight::plain(values, rows, width, float);
-        let grouped = |quants: Option<Quants>| quants.and_then(|quants| Weight::grouped(quants).ok());
         match self {
             Self::F32 => plain(Float::F32),
             Self::Bf16 => plain(Float::Bf16),
             Self::F16 => plain(Float::F16),
             // Rows that are not whole groups, or numbers that have no scale: as they are.
-            Self::Int4 if !delicate => grouped(Quants::int4(values, width)).unwrap_or_else(|| plain(Float::F32)),
-            Self::Int8 | Self::Int4 => grouped(Quants::int8(values, width)).unwrap_or_else(|| plain(Float::F32)),
+            Self::Int8 | Self::Int4 => {
+                let grouped = self.quants(values, width, delicate).and_then(|quants| Weight::grouped(quants).ok());
+                grouped.unwrap_or_else(|| plain(Float::F32))
+            }
             Self::Stored => match stored {
                 Dtype::F16 => plain(Float::F16),
                 Dtype::BF16 => plain(Float::Bf16),
                 _ => plain(Float::F32),
             },
+        }
+    }
+}
+
+impl Precision {
+    /// The groups of a matrix in eight or four bits; none where they cannot be made. Eight is what a `delicate` one gets.
+    fn quants(self, values: &[f32], width: usize, delicate: bool) -> Option<Quants> {
+        match self {
+            Self::Int4 if !delicate => Quants::int4(values, width),
+            _ => Quants::int8(values, width),
         }
     }
 }
@@ -159,14 +170,25 @@ impl Packer {
     }
 
     /// Packs numbers that have been read, where that is wanted; else they are given back.
-    pub(crate) fn take(&mut self, path: &str, shape: &[usize], values: Vec<f32>, stored: Dtype) -> Option<Vec<f32>> {
-        let [rows, width] = shape[..] else { return Some(values) };
+    pub(crate) fn take(
+        &mut self,
+        path: &str,
+        shape: &[usize],
+        values: Vec<f32>,
+        stored: Dtype,
+    ) -> Result<Option<Vec<f32>>> {
+        let [rows, width] = shape[..] else { return Ok(Some(values)) };
         if !self.wants(path) {
-            return Some(values);
+            return Ok(Some(values));
+        }
+        let beyond = |v: &&f32| v.is_finite() && v.abs() >= F16_END;
+        if let (Precision::F16, Some(v)) = (self.precision, values.iter().find(beyond)) {
+            let what = format!("holds {v}, and f16 ends at 65,504");
+            return Err(Error::new(path, what, "use --weights bf16, which reaches as far as f32"));
         }
         let weight = self.precision.pack(&values, [rows, width], stored, is_delicate(path));
         self.packed.insert(path.to_string(), Arc::new(weight));
-        None
+        Ok(None)
     }
 
     /// Puts what was packed in its place.
@@ -183,17 +205,20 @@ impl Packer {
     }
 }
 
+/// Numbers from here on are rounded to infinity in f16.
+const F16_END: f32 = 65_520.0;
+
 /// The network with its matrices packed: what loading does, for one that is in memory already.
-pub fn pack(mut model: Transformer, precision: Precision) -> Transformer {
+pub fn pack(mut model: Transformer, precision: Precision) -> Result<Transformer> {
     let mut packer = Packer::new(&mut model, precision);
     let values = crate::pretrained::Values::of(&model);
     for parameter in crate::count::parameters(&model) {
         if packer.wants(&parameter.path) {
-            packer.take(&parameter.path, &parameter.shape, values.read(&parameter.path), Dtype::F32);
+            packer.take(&parameter.path, &parameter.shape, values.read(&parameter.path), Dtype::F32)?;
         }
     }
     drop(values);
-    packer.put(model)
+    Ok(packer.put(model))
 }
 
 /// The tensors of a matrix in eight or four bits, under the name and in the order of the file; `None` where it cannot be: rows that
@@ -217,10 +242,7 @@ pub(crate) fn grouped<'a>(
         false => slot.outward(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>()),
     };
     let delicate = slot.ours().any(|p| is_delicate(&p.path));
-    let quants = match precision {
-        Precision::Int4 if !delicate => Quants::int4(&rows, width)?,
-        _ => Quants::int8(&rows, width)?,
-    };
+    let quants = precision.quants(&rows, width, delicate)?;
     slot.row_order(turned)?;
     Some(qkv_weights::grouped_tensors(&slot.theirs, &quants, turned))
 }

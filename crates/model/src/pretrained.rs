@@ -301,7 +301,7 @@ fn import(
         let parts = if slot.is_plain() { vec![theirs] } else { slot.inward(&theirs) };
         for (parameter, part) in slot.ours().zip(parts) {
             let left = match &mut packer {
-                Some(packer) => packer.take(&parameter.path, &parameter.shape, part, file.entry(name)?.dtype),
+                Some(packer) => packer.take(&parameter.path, &parameter.shape, part, file.entry(name)?.dtype)?,
                 None => Some(part),
             };
             values.extend(left.map(|part| (parameter.path.clone(), part)));

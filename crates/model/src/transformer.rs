@@ -221,16 +221,7 @@ impl Transformer {
             memory.map(|m| Seen { memory: &m.states, mask: Mask { padding: m.padding.clone(), ..Mask::none() } });
         let x = self.vectors(tokens)?;
         let h = cx.within("decoder", |cx| decoder.forward(x, tokens.token_types.as_ref(), &mask, seen.as_ref(), cx));
-        let [_, t, _] = h.dims();
-        let h = match &cx.answers {
-            Answers::Every => h,
-            Answers::Last => h.narrow(1, t - 1, 1),
-            Answers::At(at) if at.iter().copied().eq(0..t) => h,
-            Answers::At(at) => {
-                let at: Vec<i64> = at.iter().map(|i| *i as i64).collect();
-                h.clone().select(1, Tensor::<1, burn::tensor::Int>::from_data(at.as_slice(), &h.device()))
-            }
-        };
+        let h = answered(h, &cx.answers);
         Ok(self.head.forward(h, self.tokens.as_ref(), cx))
     }
 }
@@ -242,6 +233,8 @@ impl Encoder for Transformer {
 
     fn answer(&self, tokens: &Tokens, cx: &mut Cx) -> Result<Tensor<3>> {
         let h = self.read(tokens, cx)?;
+        // A class is read off the first token; tags and spans have few scores a token, and their dropout is named by its place.
+        let h = if self.head.chooses_words() { answered(h, &cx.answers) } else { h };
         Ok(self.head.forward(h, self.tokens.as_ref(), cx))
     }
 
@@ -294,6 +287,21 @@ impl Seq2Seq for Transformer {
 
     fn context(&self) -> Option<usize> {
         self.spec.position.max()
+    }
+}
+
+/// The states that the head answers for: `[B, T, C]`, `[B, 1, C]`, or `[1, answers, C]`.
+fn answered(h: Tensor<3>, answers: &Answers) -> Tensor<3> {
+    let [b, t, c] = h.dims();
+    match answers {
+        Answers::Every => h,
+        Answers::Last => h.narrow(1, t - 1, 1),
+        Answers::At(at) if b == 1 && at.iter().copied().eq(0..t) => h,
+        Answers::At(at) => {
+            let at: Vec<i64> = at.iter().map(|i| *i as i64).collect();
+            let at = Tensor::<1, burn::tensor::Int>::from_data(at.as_slice(), &h.device());
+            h.reshape([1, b * t, c]).select(1, at)
+        }
     }
 }
 

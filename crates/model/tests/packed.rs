@@ -142,3 +142,22 @@ fn precisions_have_names() {
     let error = "fp8".parse::<Precision>().expect_err("unknown");
     assert_eq!(error.hint, "one of stored, f32, bf16, f16, int8, int4");
 }
+
+/// f16 ends at 65,504: a number beyond it is refused by name instead of becoming infinite.
+#[test]
+fn what_f16_cannot_hold_is_refused() {
+    let spec = qkv_model::presets::find("tiny-decoder").expect("a preset").spec();
+    let model = qkv_model::Transformer::new(&spec, 1, &Device::flex()).expect("a network");
+    let path = "decoder.layers.1.ffn.down.weight";
+    let with = |value: f32| {
+        let mut values = qkv_model::pretrained::Values::of(&model).read(path);
+        values[3] = value;
+        qkv_model::pretrained::fill(model.clone(), [(path.to_string(), values)].into())
+    };
+    let pack = |value: f32, precision| qkv_model::precision::pack(with(value), precision);
+    assert!(pack(65_504.0, Precision::F16).is_ok());
+    assert!(pack(1e6, Precision::Bf16).is_ok());
+    let error = pack(-1e6, Precision::F16).expect_err("refused");
+    assert_eq!(error.to_string(), format!("{path}: holds -1000000, and f16 ends at 65,504"));
+    assert!(error.hint.contains("bf16"), "{}", error.hint);
+}

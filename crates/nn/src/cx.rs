@@ -34,7 +34,8 @@ pub enum Answers {
     Every,
     /// the last of each row: all that decoding asks of a prompt
     Last,
-    /// these of the tokens, which lie one behind the other: the last of each row that asks
+    /// these of the tokens, counted through all rows `[B·T]`: in decoding the last of each row that asks, in training those
+    /// with a target; heads that do not choose among words answer for every one
     At(Arc<[usize]>),
 }
 
@@ -117,6 +118,11 @@ impl<'a> Cx<'a> {
     /// The same pass, with an answer for the last position of each row only.
     pub fn last(self) -> Self {
         Self { answers: Answers::Last, ..self }
+    }
+
+    /// The same pass, with an answer for these of all tokens only.
+    pub fn answering(self, at: Arc<[usize]>) -> Self {
+        Self { answers: Answers::At(at), ..self }
     }
 
     /// The same pass, with blocks run again in the backward if `recompute` says so.

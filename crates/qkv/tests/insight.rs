@@ -1,6 +1,8 @@
 //! `qkv explain` and `qkv see` as a person meets them, and the pages of the documentation that show them: every command of
 //! docs/explain.md and docs/see.md is run, and every picture is drawn anew and compared.
 
+mod common;
+
 use assert_cmd::Command;
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -271,4 +273,58 @@ fn the_pictures_are_drawn_anew() {
             "{name}: INSTA_UPDATE=always draws it anew"
         );
     }
+}
+
+/// A run that kept its checkpoints shows how its maps came about, in every format; what cannot be is refused.
+#[test]
+fn see_through_the_checkpoints_of_a_run() {
+    let place = common::place("");
+    let dir = place.path();
+    common::done(dir, &["train", "tiny.toml", "--set", "checkpoint.keep=5", "--quiet", "--out", "run"]);
+    let told = common::done(dir, &["see", "run", "a wonderful film", "--through"]);
+    let table = told.split("through training: attention, layer 0, mean of 2 heads").nth(1).expect("the table");
+    for step in ["step 2", "step 3", "step 4", "step 6"] {
+        assert!(table.contains(step) && told.contains(&format!("{step}: attention")), "{step}\n{told}");
+    }
+    let json = common::done(dir, &["see", "run", "a wonderful film", "--through", "2,6", "--json"]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    let names: Vec<&str> = json["maps"].as_array().expect("maps").iter().filter_map(|m| m["name"].as_str()).collect();
+    assert_eq!(names, ["step 2", "step 6"]);
+    // The map of the last checkpoint is that of the checkpoint by its name.
+    let alone = common::done(dir, &["see", "run@6", "a wonderful film", "--json"]);
+    let alone: Value = serde_json::from_str(&alone).expect("JSON");
+    assert_eq!(alone["maps"][0]["weights"], json["maps"][1]["weights"]);
+    common::done(dir, &["see", "run", "a film", "--through", "-o", "t.svg"]);
+    let svg = std::fs::read_to_string(dir.join("t.svg")).expect("a picture");
+    assert!(svg.contains(">step 2<") && svg.contains(">step 6<"));
+    common::done(dir, &["see", "run", "a film", "--through", "-o", "t.html"]);
+    let refused = |args: &[&str]| {
+        let (code, _, err) = common::qkv(dir, args);
+        assert_eq!(code, 2, "{err}");
+        err
+    };
+    assert!(refused(&["see", "run", "a film", "--through", "5"]).contains("there are @2, @3, @4, @6"));
+    assert!(refused(&["see", "run", "a film", "--through", "two"]).contains("`two` is no step"));
+    assert!(refused(&["see", "run/model", "a film", "--through"]).contains("is no run with checkpoints"));
+}
+
+/// The ancestors have no attention, but for Bahdanau's: what they keep of a text is shown instead of an empty map.
+#[test]
+fn ancestors_are_seen_by_their_states() {
+    for model in ["qkv-rnn", "qkv-gru", "qkv-lstm", "qkv-nplm", "qkv-gru-classify", "qkv-lstm-tag"] {
+        let told = answer(&format!("see fixtures/tiny/{model} --ids 5,6,7,8"));
+        assert!(told.contains("hidden states in two dimensions, which hold ") && told.contains("input x"), "{told}");
+        assert!(told.contains("layer 0 x"), "{model}: every layer has its plane\n{told}");
+        let words = ["qkv-rnn", "qkv-gru", "qkv-lstm", "qkv-nplm"].contains(&model);
+        assert_eq!(told.contains("loss"), words, "{model}\n{told}");
+        let refused = refusal(&format!("see fixtures/tiny/{model} --ids 5,6,7,8 --view maps"));
+        assert!(refused.contains("cannot be looked at so") && refused.contains("pca"), "{refused}");
+    }
+    let seen = json("logits fixtures/tiny/qkv-bahdanau --ids 5,6,7 --decoder-ids 1,8 --attentions --hidden --json");
+    let weights = seen["cross_attentions"][0][0][0].as_array().expect("the one layer that looks");
+    for row in weights {
+        let sum: f64 = row.as_array().expect("a row").iter().filter_map(Value::as_f64).sum();
+        assert!((sum - 1.0).abs() < 1e-5, "{row}");
+    }
+    assert!(seen["decoder_hidden_states"].as_array().is_some_and(|layers| layers.len() >= 2));
 }

@@ -10,6 +10,7 @@
 //! | `scores` | how one score came about, feature by feature |
 //! | `pca` | hidden states in two dimensions, layer by layer |
 //! | `view` | which of these are wanted, as tables and grids |
+//! | `through` | the same text through the checkpoints of a run |
 //! | `heat` | grids in a terminal |
 //! | `svg` | grids and points for a paper |
 //! | `html` | everything in one file |
@@ -27,6 +28,7 @@ pub mod look;
 pub mod pca;
 pub mod scores;
 pub mod svg;
+pub mod through;
 pub mod view;
 
 pub use given::{Ask, Given};

@@ -97,21 +97,30 @@ pub fn grid(grid: &Grid) -> String {
 
 /// All heads of some maps, a row for each layer.
 pub fn heads(maps: &Maps) -> Result<String> {
+    let (tq, tk) = (maps.queries.len(), maps.keys.len());
+    let title = format!("{}: {} layers × {} heads, {tq} × {tk} tokens", maps.name, maps.layers, maps.heads);
+    let rows: Vec<String> = (0..maps.layers).map(|layer| format!("layer {layer}")).collect();
+    small_maps(maps, &title, &rows)
+}
+
+/// Small maps side by side: a column for each head, a row of this name for each layer (or whatever stands in its place).
+pub fn small_maps(maps: &Maps, title: &str, rows: &[String]) -> Result<String> {
     let (tq, tk) = (maps.queries.len().max(1), maps.keys.len().max(1));
     let pixel = (120.0 / tq.max(tk) as f64).clamp(1.0, 16.0);
     let (w, h) = (tk as f64 * pixel + 14.0, tq as f64 * pixel + 14.0);
-    let title = format!("{}: {} layers × {} heads, {tq} × {tk} tokens", maps.name, maps.layers, maps.heads);
+    let left = (longest(rows) + 16.0).max(LEFT);
     let mut body =
-        format!("<g {FONT} font-size=\"12\" fill=\"#111111\"><text x=\"8\" y=\"18\">{}</text>", escape_html(&title));
+        format!("<g {FONT} font-size=\"12\" fill=\"#111111\"><text x=\"8\" y=\"18\">{}</text>", escape_html(title));
     for head in 0..maps.heads {
-        let _ = write!(body, "<text x=\"{:.1}\" y=\"40\">{head}</text>", LEFT + head as f64 * w);
+        let _ = write!(body, "<text x=\"{:.1}\" y=\"40\">{head}</text>", left + head as f64 * w);
     }
     for layer in 0..maps.layers {
         let y0 = 48.0 + layer as f64 * h;
-        let _ = write!(body, "<text x=\"8\" y=\"{:.1}\">layer {layer}</text>", y0 + h / 2.0);
+        let name = rows.get(layer).map_or(String::new(), |name| escape_html(name));
+        let _ = write!(body, "<text x=\"8\" y=\"{:.1}\">{name}</text>", y0 + h / 2.0);
         for head in 0..maps.heads {
-            let (grid, x0) = (maps.grid(layer, head)?, LEFT + head as f64 * w);
-            let _ = writeln!(body, "<g><title>layer {layer}, head {head}</title>");
+            let (grid, x0) = (maps.grid(layer, head)?, left + head as f64 * w);
+            let _ = writeln!(body, "<g><title>{name}, head {head}</title>");
             for i in 0..tq {
                 for (j, value) in grid.row(i).iter().enumerate() {
                     let colour = hex(cividis(f64::from(*value).max(0.0).sqrt()));
@@ -126,7 +135,7 @@ pub fn heads(maps: &Maps) -> Result<String> {
         }
     }
     body.push_str("</g>\n");
-    Ok(file((LEFT + 10.0 + maps.heads as f64 * w).max(written(&title)), 60.0 + maps.layers as f64 * h, &title, &body))
+    Ok(file((left + 10.0 + maps.heads as f64 * w).max(written(title)), 60.0 + maps.layers as f64 * h, title, &body))
 }
 
 /// Hidden states in two dimensions, one plane for each layer.

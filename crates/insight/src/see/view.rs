@@ -9,7 +9,7 @@ use super::scores::{Scores, scores};
 use super::{heads, lens, svg};
 use crate::page::{Cell, Table};
 use qkv_base::{Error, Result};
-use qkv_model::spec::Head;
+use qkv_model::spec::{Handover, Head};
 use qkv_tasks::TextModel;
 use serde::Serialize;
 use std::ops::Range;
@@ -78,9 +78,13 @@ impl View {
 
     /// Whether a model can be looked at so.
     pub fn fits(self, model: &TextModel) -> bool {
-        let head = &model.spec().head;
+        let (head, recurrence) = (&model.spec().head, model.spec().recurrence());
         match self {
-            Self::Maps | Self::Heads | Self::Pca | Self::Rollout | Self::Neurons => true,
+            Self::Pca => true,
+            // Recurrent layers have no attention, but for the decoder that looks at its source.
+            Self::Maps | Self::Heads => recurrence.is_none_or(|(_, cells)| cells.handover == Some(Handover::Attention)),
+            Self::Rollout | Self::Neurons => recurrence.is_none(),
+            Self::Align if recurrence.is_some() => Self::Maps.fits(model),
             Self::Lens | Self::Loss => matches!(head, Head::Language { .. } | Head::Masked { .. }),
             Self::Gradients => !matches!(head, Head::None | Head::Pool),
             Self::Align => model.is_pair(),

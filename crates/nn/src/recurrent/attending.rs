@@ -117,8 +117,9 @@ impl AttendingDecoder {
         let weights = Tensor::cat(looked, 1); // [B, T, Tm]
         let (mut top, contexts) = (Tensor::stack::<3>(states, 1), Tensor::stack::<3>(contexts, 1)); // [B, T, C]
         let mut ends = vec![s.unsqueeze_dim::<3>(0)];
+        cx.within(0, |cx| cx.tap("hidden", &top));
         if let Some(upper) = &self.upper {
-            let (y, end) = upper.forward(top, None, Some(state.narrow(0, 1, layers - 1)), cx);
+            let (y, end) = upper.forward_above(1, top, None, Some(state.narrow(0, 1, layers - 1)), cx);
             top = y;
             ends.push(end);
         }

@@ -164,6 +164,18 @@ impl<C: Cell> Recurrent<C> {
         state: Option<Tensor<3>>,
         cx: &mut Cx,
     ) -> (Tensor<3>, Tensor<3>) {
+        self.forward_above(0, x, real, state, cx)
+    }
+
+    /// The same above so many other layers, which says under which number its outputs are handed out.
+    pub(crate) fn forward_above(
+        &self,
+        below: usize,
+        x: Tensor<3>,
+        real: Option<&[bool]>,
+        state: Option<Tensor<3>>,
+        cx: &mut Cx,
+    ) -> (Tensor<3>, Tensor<3>) {
         let [b, t, _] = x.dims();
         assert!(t > 0, "recurrent: a sequence has at least one step");
         let padding = real.map(|real| Padding::new(real, b, t, &x.device()));
@@ -184,6 +196,9 @@ impl<C: Cell> Recurrent<C> {
                 outputs.push(cleared(output(cell, states), padding.as_ref()));
             }
             y = Tensor::cat(outputs, 2); // [T, B, H or 2H]
+            if cx.taps.is_some() {
+                cx.within(below + i, |cx| cx.tap("hidden", &y.clone().swap_dims(0, 1)));
+            }
         }
         (y.swap_dims(0, 1), Tensor::stack(ends, 0))
     }

@@ -1,17 +1,18 @@
 //! `qkv see`: what a model does with a text or a picture: maps, lens, losses, attributions.
 
 mod out;
+mod weights;
 
 use super::fail::Fail;
 use super::input;
 use out::{ALL_VIEWS, kind_of, views, write};
-use qkv_base::Error;
+use qkv_insight::see::through::{common_target, through};
 use qkv_insight::see::view::Options;
 use qkv_insight::see::{Ask, View, see};
-use qkv_tasks::TextModel;
 use qkv_tasks::chain::ids;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use weights::{stages, tracked};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
   qkv see MODEL TEXT -o model.html                  every head in one file that loads nothing
   qkv see MODEL TEXT --view gradients --at 4        which tokens the answer at place 4 hangs on
   qkv see runs/translate \"Good morning.\"            the alignment with what the model itself writes
+  qkv see runs/translate \"Good morning.\" --through  how the map came about, checkpoint by checkpoint
   qkv see VIT cat.png -o patches.svg                where the class token looks
   qkv see MODEL --ids 5,6,7 --json                  a model without a tokenizer
 
@@ -65,6 +67,9 @@ pub(crate) struct Args {
     /// Gradients: which place of the answer, from 0; left out, the gap to be filled or the last
     #[arg(long, value_name = "N")]
     at: Option<usize>,
+    /// The same text through the checkpoints of a run: all that it kept, or those of these steps
+    #[arg(long, value_name = "STEP,…", num_args = 0..=1, default_missing_value = "", conflicts_with = "view")]
+    through: Option<String>,
     /// Write a file: .html, .svg, .csv or .json
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -107,9 +112,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         (None, Some(list)) => Some(Ask::Ids(ids(list)?)),
         (None, None) => None,
     };
-    let model = input::open(&path, args.load)?;
+    let stages = args.through.as_deref().map(|steps| stages(&path, steps)).transpose()?;
+    let last = stages.as_ref().and_then(|stages| stages.last());
+    let model = input::open(last.map_or(&path, |(_, name)| name), args.load)?;
     let options = Options {
-        views: views(args, &model, extension == Some("html")),
+        views: if stages.is_some() { vec![View::Maps] } else { views(args, &model, extension == Some("html")) },
         kind: args.kind.clone(),
         layer: args.layer,
         head: args.head,
@@ -118,19 +125,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         steps: args.steps,
         place: args.at,
     };
-    let seen = see(&model, &ask, second.as_ref(), &options, &|| tracked(&path))?;
+    let Some(stages) = stages else {
+        let seen = see(&model, &ask, second.as_ref(), &options, &|| tracked(&path))?;
+        return write(args, extension, &seen, &options);
+    };
+    let second = common_target(&model, &ask, second.as_ref())?;
+    let look = |(step, name): &(u64, PathBuf)| {
+        let model = input::open(name, args.load)?;
+        Ok::<_, Fail>((*step, see(&model, &ask, second.as_ref(), &options, &|| tracked(name))?))
+    };
+    let seen = through(stages.iter().map(look).collect::<Result<_, _>>()?, &options)?;
     write(args, extension, &seen, &options)
-}
-
-/// The same model, loaded so that gradients can be had.
-fn tracked(path: &Path) -> Result<TextModel, Error> {
-    if path.join("adapter_config.json").exists() && !path.join("model.safetensors").exists() {
-        let hint = "merge it first: qkv merge MODEL ADAPTER OUT";
-        return Err(Error::new(
-            path.display().to_string(),
-            "gradients through an adapter beside its base are not taken",
-            hint,
-        ));
-    }
-    TextModel::load_on(path, &qkv_nn::device::trainable("cpu")?)
 }

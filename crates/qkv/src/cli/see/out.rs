@@ -28,6 +28,8 @@ pub(super) fn views(args: &Args, model: &TextModel, whole: bool) -> Vec<View> {
         (_, false, _) => args.view.iter().filter_map(|name| View::parse(name)).collect(),
         // Gradients take many passes, and neurons are of one row: they are for who asks.
         (_, _, true) => fitting(&[View::Gradients, View::Neurons]),
+        // Without attention, what the network keeps of the text and how surprised it is.
+        _ if !View::Maps.fits(model) => fitting(&[View::Gradients, View::Lens]),
         _ => fitting(&[View::Gradients, View::Neurons, View::Lens, View::Loss, View::Rollout, View::Pca]),
     }
 }
