@@ -15,7 +15,7 @@ pub use reach::{Unreached, refuse_unreached};
 pub use rules::Rule;
 
 use burn::module::{Module, Param};
-use burn::tensor::{Gradients, Tensor, TensorData};
+use burn::tensor::{DType, Gradients, Tensor, TensorData};
 use qkv_base::{Error, Result};
 use qkv_kernels::fused::update_slices;
 use qkv_nn::{MapParam, map_params, walk};
@@ -89,20 +89,24 @@ pub enum Grads {
 }
 
 impl Grads {
-    /// With those of another micro-step added.
-    pub fn add<M: Module>(self, model: &M, more: Gradients) -> Self {
-        let mut sum = match self {
-            Self::Sum(sum) => sum,
-            Self::One(first) => by_path(model, &first).into_iter().collect(),
-        };
-        for (path, more) in by_path(model, &more) {
+    /// Those of one backward, by path.
+    pub fn by_path<M: Module>(model: &M, grads: &Gradients) -> BTreeMap<String, Tensor<1>> {
+        by_path(model, grads).into_iter().collect()
+    }
+
+    /// The sum of two, parameter by parameter.
+    pub fn added(
+        mut sum: BTreeMap<String, Tensor<1>>,
+        more: BTreeMap<String, Tensor<1>>,
+    ) -> BTreeMap<String, Tensor<1>> {
+        for (path, more) in more {
             let more = match sum.remove(&path) {
                 Some(held) => held + more,
                 None => more,
             };
             sum.insert(path, more);
         }
-        Self::Sum(sum)
+        sum
     }
 
     /// `√Σ g²` over all parameters, each summed in chunks of fixed size, in order.
@@ -215,6 +219,22 @@ impl Optimizer {
             .flat_map(move |(path, held)| held.iter().enumerate().map(move |(i, values)| (name(path, held, i), values)))
     }
 
+    /// Replaces what is remembered by what `change` makes of it, flat, all of it in the order of [`Optimizer::memory`]: ranks
+    /// that learnt apart agree on one memory so.
+    pub fn change_memory(&mut self, change: impl FnOnce(Vec<f32>) -> Result<Vec<f32>>) -> Result<()> {
+        let flat = self.memory.values().flatten().flat_map(numbers).collect();
+        let changed = change(flat)?;
+        let mut left = changed.as_slice();
+        for held in self.memory.values_mut().flatten() {
+            let Some((now, later)) = left.split_at_checked(held.dims()[0]) else {
+                return Err(Error::internal("optimizer", "a memory of another length"));
+            };
+            left = later;
+            *held = Tensor::from_data(TensorData::new(now.to_vec(), [now.len()]), (&held.device(), held.dtype()));
+        }
+        Ok(())
+    }
+
     /// Takes up again what [`Optimizer::memory`] gave for the parameters of `model`, after `steps` updates.
     pub fn restore<M: Module>(
         &mut self,
@@ -305,6 +325,11 @@ fn squares(tensor: Tensor<1>) -> f64 {
     }
 }
 
+/// The numbers of a flat tensor, from whatever device.
+pub fn numbers(tensor: &Tensor<1>) -> Vec<f32> {
+    tensor.clone().into_data().convert_dtype(DType::F32).try_to_vec().unwrap_or_default()
+}
+
 /// Every gradient, flat, with the path of its parameter, in order: handles, not copies.
 fn by_path<M: Module>(model: &M, grads: &Gradients) -> Vec<(String, Tensor<1>)> {
     let mut found = vec![];
@@ -367,7 +392,8 @@ mod tests {
         let (layer, x) = layer();
         let grads = |scale: f64| (layer.forward(x.clone()) * scale).sum().backward();
         let whole = Grads::One(grads(1.0));
-        let parts = Grads::One(grads(0.25)).add(&layer, grads(0.75));
+        let part = |scale: f64| Grads::by_path(&layer, &grads(scale));
+        let parts = Grads::Sum(Grads::added(part(0.25), part(0.75)));
         assert!((whole.norm(&layer) / parts.norm(&layer) - 1.0).abs() < 1e-6);
         let sgd = || Optimizer::with(Rule::Sgd { momentum: 0.0 }, 0.0, None, Groups::Alike);
         let a = values(sgd().update(layer.clone(), whole, 0.1, 0.0).weight.val());

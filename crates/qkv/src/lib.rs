@@ -57,6 +57,7 @@
 
 pub mod compare;
 pub mod convert;
+pub mod doctor;
 pub mod evaluate;
 pub mod inspect;
 pub mod merge;
@@ -73,6 +74,7 @@ pub use qkv_metric::{Comparison, Interval};
 pub use qkv_runs::Ended;
 pub use qkv_runs::ValidScore;
 pub use qkv_runs::baseline::BaselineBeside;
+pub use qkv_runs::cost::{CostCheck, Forecast, TimeBudget};
 pub use qkv_runs::memory::Need;
 pub use qkv_runs::observe::{Event, Observer, StepReport};
 pub use qkv_runs::session::{Beginning, Outcome, Verdict};
@@ -83,4 +85,5 @@ pub use qkv_tasks::embed::{Pooling, cosine};
 pub use qkv_tasks::fill::Candidate;
 pub use qkv_tasks::tag::TaggedSpan;
 pub use qkv_tasks::{Judged, Metric, Scores, Writing};
+pub use qkv_train::dist::{Collective, Single, local};
 pub use recipe::{Recipe, Run, Setting};

@@ -3,11 +3,13 @@
 
 use crate::{Model, Result, Task};
 use qkv_base::Error;
+use qkv_runs::cost::TimeBudget;
 use qkv_runs::observe::Observer;
 use qkv_runs::recipe as text;
 use qkv_runs::run_dir::{Expect, RunDir};
 use qkv_runs::session::{self, Beginning, Outcome, RunOptions};
 use qkv_tasks::sheet::Wants;
+use qkv_train::dist::{Collective, Team};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -26,6 +28,7 @@ pub struct Recipe {
     text: String,
     out: Option<PathBuf>,
     threads: usize,
+    budget: Option<TimeBudget>,
 }
 
 /// A value of a recipe's key.
@@ -74,13 +77,13 @@ impl Recipe {
     /// ```
     pub fn named(name: &str) -> Result<Self> {
         let (text, name) = text::find(name)?;
-        Ok(Self { name, text, out: None, threads: 0 })
+        Ok(Self { name, text, out: None, threads: 0, budget: None })
     }
 
     /// The recipe with this text; unknown keys are refused.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         text::Recipe::parse(name, text)?;
-        Ok(Self { name: name.into(), text: text.into(), out: None, threads: 0 })
+        Ok(Self { name: name.into(), text: text.into(), out: None, threads: 0, budget: None })
     }
 
     /// A model learns a task from data: a new head where one is needed, all weights unless [`Recipe::lora`] says otherwise.
@@ -172,6 +175,18 @@ impl Recipe {
         Self { threads, ..self }
     }
 
+    /// What the run may spend: the steps that fit in a time take the place of the recipe's, and with [`TimeBudget::size`] also the
+    /// largest network for which that time is long enough. What was chosen stands in the run's own recipe.
+    ///
+    /// ```
+    /// use qkv::{TimeBudget, Recipe};
+    /// let half_an_hour = Recipe::named("gpt")?.budget(TimeBudget::parse("30m")?);
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    pub fn budget(self, budget: TimeBudget) -> Self {
+        Self { budget: Some(budget), ..self }
+    }
+
     fn file(&self) -> Result<text::RecipeFile> {
         text::RecipeFile::parse(&self.name, self.text.as_str())
     }
@@ -186,10 +201,11 @@ impl Recipe {
         text::full(&self.text, &text::Recipe::parse(&self.name, &self.text)?)
     }
 
-    /// What a run would begin with: data, tokenizer, network, memory, and what was decided on the way. Nothing is written.
+    /// What a run would begin with (data, tokenizer, network, memory, and what was decided on the way) and what it would cost: real
+    /// steps are taken for two seconds, and thrown away. Nothing stays written.
     pub fn preview(&self) -> Result<Beginning> {
         let dir = self.out.clone().unwrap_or_else(|| qkv_tasks::locate::free(&self.name));
-        session::preview(&dir, &self.file()?, self.threads)
+        session::preview(&dir, &self.file()?, self.threads, self.budget)
     }
 
     /// Trains, judges, and leaves the model and its report behind.
@@ -202,8 +218,67 @@ impl Recipe {
         let file = self.file()?;
         let dir = self.out.clone().unwrap_or_else(|| qkv_tasks::locate::free(&self.name));
         let dir = RunDir::open(&dir, Expect::Nothing)?;
-        let options = RunOptions { threads: self.threads, force: false, stop: Some(stop) };
+        let options =
+            RunOptions { threads: self.threads, force: false, stop: Some(stop), team: None, budget: self.budget };
         Ok(Run { outcome: session::begin(dir, &file, options, observer)? })
+    }
+
+    /// The same among several processes, all of which make this call with the same recipe: each computes a part of every
+    /// step, and what is learnt does not depend on how many they are. Rank 0 writes, judges and hands out the run; the others
+    /// have none.
+    ///
+    /// A step is cut into eight pieces (`dist.shards`) unless the recipe says otherwise.
+    pub fn run_among(
+        &self,
+        ranks: &dyn Collective,
+        stop: &AtomicBool,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<Option<Run>> {
+        if ranks.rank() > 0 {
+            return Run::beside(ranks, self.threads, stop).map(|()| None);
+        }
+        if self.budget.is_some() {
+            let what = "a budget is measured on one machine, and several share this run";
+            return Err(Error::new(
+                "--budget",
+                what,
+                "say --steps; --dry-run --ranks N says what they would make of it",
+            ));
+        }
+        let team = Team::new(ranks);
+        let recipe = self.clone().sharded(team.size())?;
+        let file = recipe.file()?;
+        let dir = self.out.clone().unwrap_or_else(|| qkv_tasks::locate::free(&self.name));
+        let dir = RunDir::open(&dir, Expect::Nothing)?;
+        let options =
+            RunOptions { threads: self.threads, force: false, stop: Some(stop), team: Some(&team), budget: None };
+        Ok(Some(Run { outcome: session::begin(dir, &file, options, observer)? }))
+    }
+
+    /// With steps in as many pieces as this number of ranks can share, and eight at least, so that fewer or more machines can
+    /// go on with the run. A number that the recipe says stays.
+    fn sharded(self, ranks: usize) -> Result<Self> {
+        match text::Recipe::read(&self.name, &self.text)?.dist.shards {
+            1 => self.set("dist.shards", ranks.next_power_of_two().max(8)),
+            _ => Ok(self),
+        }
+    }
+
+    /// Goes on with the run in `dir` of rank 0 among several processes: as many as it was begun with, or more, or fewer.
+    pub fn resume_among(
+        &self,
+        ranks: &dyn Collective,
+        dir: &Path,
+        force: bool,
+        stop: &AtomicBool,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<Option<Run>> {
+        if ranks.rank() > 0 {
+            return Run::beside(ranks, self.threads, stop).map(|()| None);
+        }
+        let team = Team::new(ranks);
+        let options = RunOptions { threads: self.threads, force, stop: Some(stop), team: Some(&team), budget: None };
+        self.resumed(dir, options, observer).map(Some)
     }
 
     /// Goes on with the run in `dir`, which must have been begun with this recipe unless `force` is said.
@@ -214,13 +289,17 @@ impl Recipe {
         stop: &AtomicBool,
         observer: &mut (dyn Observer + Send),
     ) -> Result<Run> {
+        let options = RunOptions { threads: self.threads, force, stop: Some(stop), team: None, budget: None };
+        self.resumed(dir, options, observer)
+    }
+
+    fn resumed(&self, dir: &Path, options: RunOptions, observer: &mut (dyn Observer + Send)) -> Result<Run> {
         let run_dir = RunDir::open(dir, Expect::Run)?;
         let file = self.file()?;
-        if !force {
+        if !options.force {
             let held = text::Recipe::parse("the run's recipe", &session::recipe_of(dir)?)?;
             session::refuse_changes(&held, &file.recipe)?;
         }
-        let options = RunOptions { threads: self.threads, force, stop: Some(stop) };
         Ok(Run { outcome: session::go(&run_dir, &file, options, observer)? })
     }
 }
@@ -238,6 +317,12 @@ impl Run {
         let dir = dir.as_ref();
         let recipe = Recipe::parse(&dir.display().to_string(), &session::recipe_of(dir)?)?;
         recipe.resume_in(dir, false, &AtomicBool::new(false), observer)
+    }
+
+    /// What every rank but rank 0 does in a run among several: it is told the recipe, learns its part of every step, and
+    /// leaves nothing behind.
+    pub fn beside(ranks: &dyn Collective, threads: usize, stop: &AtomicBool) -> Result<()> {
+        session::beside(&Team::new(ranks), threads, stop).map(drop)
     }
 
     /// Its directory.

@@ -75,6 +75,7 @@ const SMALLER: &[(&str, &str)] = &[
     ("--budget '300 steps' --seeds 3", "--budget '2 steps' --seeds 1"),
     ("--budget 2m", "--budget '2 steps'"),
     ("--budget 5m", "--budget '2 steps'"),
+    ("--budget 30m", "--budget 8s"),
     ("--clients 1,4,16", "--clients 1,2"),
 ];
 
@@ -190,6 +191,11 @@ fn place() -> tempfile::TempDir {
     for name in ["valid.csv", "test.csv"] {
         write(name, "text,label,stars\na good day,pos,pos\na bad night,neg,neg\n");
     }
+    std::fs::create_dir(dir.join("texts")).expect("a directory");
+    let told: String = (0..60).map(|i| format!("{{\"text\": \"the cat sat {i} times\"}}\n")).collect();
+    write("texts/a.jsonl", &told);
+    let packed = Command::new("gzip").arg(dir.join("texts/a.jsonl")).status().expect("gzip");
+    assert!(packed.success());
     let tabs = reviews.replace(',', "\t");
     write("reviews.tsv", &format!("text\tlabel\n{tabs}"));
     write("train.tsv", &format!("text\tlabel\n{tabs}"));
@@ -253,7 +259,11 @@ fn run(line: &str, from: &Path) -> Result<(), String> {
         let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
     };
     // What an example writes is not there yet, and the newest run is one that it is for.
-    if let Some(out) = words.iter().position(|w| *w == "--out").filter(|_| !line.contains("--resume")) {
+    if let Some(out) = words
+        .iter()
+        .position(|w| *w == "--out" || *w == "-o" && line.starts_with("qkv data"))
+        .filter(|_| !line.contains("--resume"))
+    {
         words.get(out + 1).into_iter().for_each(|path| remove(path.trim_end_matches('/')));
     }
     if line.starts_with("qkv finetune") && !line.contains("--resume") {
@@ -283,9 +293,9 @@ fn run(line: &str, from: &Path) -> Result<(), String> {
     // A server is asked to end after some seconds; everything else has an end of its own.
     let limit = if serves { 5 } else { 120 };
     let more = if said.contains(['|', '>', '<']) { &[] } else { more };
-    // A number of epochs and a number of steps are two words for one thing.
-    let more =
-        if said.contains("--epochs") || said.contains("train.steps") { more.get(2..).unwrap_or(&[]) } else { more };
+    // A number of epochs, a number of steps and a time for them are three words for one thing.
+    let counted = ["--epochs", "train.steps", "train gpt --budget"].iter().any(|word| said.contains(word));
+    let more = if counted { more.get(2..).unwrap_or(&[]) } else { more };
     let more: String = more.iter().map(|word| format!(" '{word}'")).collect();
     let program = env!("CARGO_BIN_EXE_qkv");
     let script = format!("qkv() {{ timeout -s TERM {limit} \"{program}\" \"$@\"; }}; {said}{more}");
@@ -342,6 +352,7 @@ fn every_example_of_the_help_runs() {
     let vectors = |kind: &str, out: &str| {
         made(dir, &["vectors", "train", "--kind", kind, "--data", "builtin:senses", "--out", out, "--epochs", "1"])
     };
+    made(dir, &["data", "shard", "book.txt", "--format", "lines", "--vocab", "280", "--out", "shards"]);
     vectors("skipgram", "senses.txt");
     vectors("cbow", "big.bin");
     let only = std::env::var("QKV_EXAMPLE").unwrap_or_default();

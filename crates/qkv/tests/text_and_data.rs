@@ -57,7 +57,7 @@ fn help_of_every_job() {
     for job in ["tokenizer", "tokenizer train", "tokenizer encode", "tokenizer decode", "tokenizer compare"] {
         assert_snapshot!(format!("help_{}", job.replace(' ', "_")), answer(here(), &words(&format!("{job} --help"))));
     }
-    for job in ["data", "data make", "data check"] {
+    for job in ["data", "data make", "data shard", "data check"] {
         assert_snapshot!(format!("help_{}", job.replace(' ', "_")), answer(here(), &words(&format!("{job} --help"))));
     }
 }
@@ -297,7 +297,7 @@ fn the_pages_show_what_is_printed() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let bin = Path::new(env!("CARGO_BIN_EXE_qkv")).parent().expect("a directory");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    for page in ["text.md", "data.md", "decoding.md"] {
+    for page in ["text.md", "data.md", "shards.md", "decoding.md"] {
         let text = std::fs::read_to_string(docs.join(page)).expect(page);
         let dir = tempfile::tempdir().expect("a directory");
         std::os::unix::fs::symlink(docs.join("../fixtures"), dir.path().join("fixtures")).expect("a link");

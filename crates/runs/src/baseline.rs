@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// The most rows that the baseline learns from: with more it would take longer than seconds, and gains nothing.
-const MOST: usize = 100_000;
+pub(crate) const MOST: usize = 100_000;
 
 /// What counting words gets, beside what the network gets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,6 +84,17 @@ impl std::fmt::Display for BaselineBeside {
             took.as_secs_f64()
         )
     }
+}
+
+/// How long the baseline takes with these rows; none for tasks that are not about classes of texts, and where it cannot be learnt,
+/// which the run will say.
+pub(crate) fn seconds_of(task: Task, splits: &Splits) -> Result<Option<f64>> {
+    if !matches!(task, Task::Classify | Task::ClassifyPair) {
+        return Ok(None);
+    }
+    let start = Instant::now();
+    let (train, judged) = (rows(&*splits.train, MOST)?, rows(&*splits.test, usize::MAX)?);
+    Ok(qkv_vectors::baseline(&train, &judged).ok().map(|_| start.elapsed().as_secs_f64()))
 }
 
 /// Texts with their classes; of a pair both texts, one behind the other.

@@ -1,6 +1,7 @@
 //! What a run begins with: data, tokenizer, network, memory, and what was decided on the way. It is told before the first step,
 //! or alone, where a person wants to know what would be done.
 
+use crate::cost::{self, Forecast, Measured, TimeBudget};
 use crate::hooks::chosen_by;
 use crate::memory::Need;
 use crate::plan::Plan;
@@ -8,6 +9,7 @@ use crate::recipe::{self, Recipe, RecipeFile};
 use qkv_base::Result;
 use qkv_metric::{human_bytes, human_count, human_duration};
 use qkv_train::on_threads;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,8 @@ pub struct Beginning {
     pub need: Need,
     /// what was decided on the way
     pub notes: Vec<String>,
+    /// what it will cost, where it was measured already: a preview is, and a run tells it when it has been
+    pub forecast: Option<Forecast>,
 }
 
 impl Beginning {
@@ -59,6 +63,7 @@ impl Beginning {
             log: plan.recipe.train.log,
             need,
             notes: plan.splits.notes.clone(),
+            forecast: None,
         }
     }
 
@@ -74,7 +79,7 @@ impl Beginning {
             },
             format!("network: {} parameters", human_count(self.parameters as f64)),
             format!(
-                "memory: about {} at the peak: {} held now, {} for gradients and the optimiser, {} for a pass",
+                "memory, counted: {} at the peak: {} held now, {} for gradients and the optimiser, {} for a pass",
                 human_bytes(self.need.total()),
                 human_bytes(held),
                 human_bytes(beside),
@@ -86,7 +91,20 @@ impl Beginning {
             format!("of these {} learn ({share:.2} %)", human_count(learn as f64))
         }));
         lines.extend(self.notes.iter().cloned());
+        lines.extend(self.forecast.iter().flat_map(Forecast::lines));
         lines
+    }
+
+    /// The same for a program.
+    pub fn json(&self) -> Value {
+        let Need { held, beside, pass } = self.need;
+        json!({
+            "family": self.family, "data": self.data, "run": self.dir.display().to_string(), "counts": self.counts,
+            "prepared_seconds": self.took.as_secs_f64(), "tokenizer": self.tokenizer, "labels": self.labels,
+            "parameters": self.parameters, "learning": self.learning.map_or(self.parameters, |(learning, _)| learning),
+            "memory": {"counted": self.need.total(), "held": held, "beside": beside, "pass": pass}, "notes": self.notes,
+            "seconds": self.forecast.as_ref().map(Forecast::seconds), "forecast": self.forecast,
+        })
     }
 }
 
@@ -99,16 +117,23 @@ pub(crate) fn note_choice(plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// What a run of this recipe in `dir` would begin with. Everything is made ready as for a run, and nothing is written.
-pub fn preview(dir: &Path, file: &RecipeFile, threads: usize) -> Result<Beginning> {
+/// What a run of this recipe in `dir` would begin with and what it would cost, within a budget where there is one. Everything is
+/// made ready as for a run and measured, and nothing stays written.
+pub fn preview(dir: &Path, file: &RecipeFile, threads: usize, budget: Option<TimeBudget>) -> Result<Beginning> {
     on_threads(threads, || {
         let start = Instant::now();
         let mut recipe = file.recipe.clone();
         let first = recipe.before().map(recipe::find).transpose()?;
-        if let Some((text, name)) = &first {
+        if let (Some((text, name)), None) = (&first, budget) {
             recipe = Recipe::parse(name, text)?;
         }
-        let mut plan = Plan::new(&recipe, None)?;
+        let (mut plan, known) = match budget {
+            Some(budget) => {
+                let fitted = cost::budget::fit(file, None, dir, budget, start)?;
+                (fitted.plan, Some((fitted.need, fitted.measured)))
+            }
+            None => (Plan::new(&recipe, None)?, None),
+        };
         note_choice(&mut plan)?;
         if let Some((_, name)) = first {
             plan.splits
@@ -118,8 +143,18 @@ pub fn preview(dir: &Path, file: &RecipeFile, threads: usize) -> Result<Beginnin
         let Recipe { train, optim, schedule, .. } = &plan.recipe;
         let steps = format!("{} steps, the rate up to {:.1e} after {}", train.steps, optim.rate, schedule.warmup);
         plan.splits.notes.push(steps);
-        let need = Need::of(&plan)?;
-        Ok(Beginning::of(&plan, dir, need, start.elapsed()))
+        let need = known.map_or_else(|| Need::of(&plan), |(need, _)| Ok(need))?;
+        let measuring = known.map_or(Duration::ZERO, |(_, m): (_, Measured)| Duration::from_secs_f64(m.took));
+        let mut beginning = Beginning::of(&plan, dir, need, start.elapsed().saturating_sub(measuring));
+        // What the machine cannot give is told, not tried.
+        if let Err(error) = need.ensure() {
+            beginning.notes.push(format!("warning: {}: {}; the time was not measured", error.place, error.what));
+            return Ok(beginning);
+        }
+        let numbers = (beginning.parameters, plan.learning().0);
+        let measured = known.map_or_else(|| cost::measure(&mut plan, dir, u64::MAX), |(_, measured)| Ok(measured))?;
+        beginning.forecast = Some(Forecast::of(&plan.recipe, measured, need, numbers, 0));
+        Ok(beginning)
     })?
 }
 
@@ -134,13 +169,18 @@ mod tests {
         let text = "[data]\ncorpus = \"builtin:reviews\"\nobjective = \"classify\"\nexamples = 60\nvalid = 5\ntest = 5\nlength = 32\n\
              [tokenizer]\nkind = \"wordpiece\"\nvocab = 300\n[model]\nfamily = \"bert\"\nwidth = 16\nlayers = 1\nheads = 2\n\
              [train]\nsteps = 30\n[schedule]\nwarmup = 3\n[eval]\nmetric = \"accuracy\"";
-        let told = preview(&place, &RecipeFile::parse("test", text).expect("a recipe"), 1).expect("a beginning");
+        let told = preview(&place, &RecipeFile::parse("test", text).expect("a recipe"), 1, None).expect("a beginning");
         let lines = told.lines().join("\n");
-        for part in
-            ["bert from builtin:reviews", "chosen by accuracy on the 5", "30 steps, the rate up to 1.0e-3 after 3"]
-        {
+        for part in [
+            "bert from builtin:reviews",
+            "chosen by accuracy on the 5",
+            "30 steps, the rate up to 1.0e-3 after 3",
+            "time: about ",
+        ] {
             assert!(lines.contains(part), "{part}\n{lines}");
         }
         assert!(!place.exists());
+        let json = told.json();
+        assert!(json["seconds"].as_f64().is_some_and(|s| s > 0.0) && json["forecast"]["steps"] == 30, "{json}");
     }
 }

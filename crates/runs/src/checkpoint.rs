@@ -8,12 +8,12 @@
 use crate::average::Average;
 use crate::loss_mean::LossMean;
 use burn::module::Module;
-use burn::tensor::{DType, Tensor as Numbers, TensorData};
+use burn::tensor::{Tensor as Numbers, TensorData};
 use qkv_base::{Error, Kind, Result};
 use qkv_model::count;
 use qkv_model::pretrained::{Values, fill};
 use qkv_nn::walk;
-use qkv_optim::Optimizer;
+use qkv_optim::{Optimizer, numbers};
 use qkv_train::guard::Guard;
 use qkv_weights::{Checkpoint as Weights, Dtype, Tensor, save_safetensors, write_atomically};
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,18 @@ pub struct State {
     #[serde(default)]
     pub since_line: LossMean,
 }
+
+/// What a checkpoint holds besides the network and its optimiser, where there is any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// a running average of the weights
+    pub average: Option<&'a Average>,
+    /// the outer momentum of ranks that meet seldom, flat
+    pub velocity: Option<&'a [f32]>,
+}
+
+/// The outer momentum among the numbers of the optimiser.
+const VELOCITY: &str = "dist.velocity";
 
 /// A checkpoint in memory.
 #[derive(Clone, Debug)]
@@ -139,15 +151,14 @@ impl Checkpoints {
         &self,
         model: &M,
         optimizer: &Optimizer,
-        average: Option<&Average>,
+        beside: Beside,
         state: &State,
         best: bool,
     ) -> Result<PathBuf> {
         let name = format!("ckpt-{:06}", state.step);
         let (temporary, place) = (self.dir.join(format!("{name}.tmp-{}", std::process::id())), self.dir.join(&name));
-        self.ensure_room(model, optimizer, average)?;
-        let written =
-            self.write(&temporary, model, optimizer, average, state).and_then(|()| settle(&temporary, &place));
+        self.ensure_room(model, optimizer, beside)?;
+        let written = self.write(&temporary, model, optimizer, beside, state).and_then(|()| settle(&temporary, &place));
         if let Err(e) = written {
             let _ = std::fs::remove_dir_all(&temporary); // the reason is on its way up
             return Err(e);
@@ -165,7 +176,7 @@ impl Checkpoints {
         dir: &Path,
         model: &M,
         optimizer: &Optimizer,
-        average: Option<&Average>,
+        beside: Beside,
         state: &State,
     ) -> Result<()> {
         let values = Values::of(model);
@@ -175,13 +186,14 @@ impl Checkpoints {
             .map(|p| Tensor::made(p.path.clone(), p.shape.clone(), || Ok(values.read(&p.path))))
             .collect();
         save_safetensors(dir, &weights, Dtype::F32, u64::MAX)?;
-        let mean = average.into_iter().flat_map(|a| &a.values).map(|(path, v)| (format!("{path}.mean"), v));
+        let mean = beside.average.into_iter().flat_map(|a| &a.values).map(|(path, v)| (format!("{path}.mean"), v));
         // Read from their device one by one, when they are written.
         let made = |(name, v): (String, &'_ Numbers<1>)| {
             let v = v.clone();
             Tensor::made(name, v.dims().to_vec(), move || Ok(numbers(&v)))
         };
-        let held: Vec<Tensor> = optimizer.memory().chain(mean).map(made).collect();
+        let outer = beside.velocity.map(|v| Tensor::made(VELOCITY, vec![v.len()], || Ok(v.to_vec())));
+        let held: Vec<Tensor> = optimizer.memory().chain(mean).map(made).chain(outer).collect();
         let beside = dir.join("held");
         save_safetensors(&beside, &held, Dtype::F32, u64::MAX)?;
         let fail = |e: std::io::Error| Error::write(dir.display().to_string(), &e, "is the disk full?");
@@ -196,11 +208,12 @@ impl Checkpoints {
     }
 
     /// Refuses to begin what the disk has no room for.
-    fn ensure_room<M: Module>(&self, model: &M, optimizer: &Optimizer, average: Option<&Average>) -> Result<()> {
+    fn ensure_room<M: Module>(&self, model: &M, optimizer: &Optimizer, beside: Beside) -> Result<()> {
         let weights: u64 = count::parameters(model).iter().map(count::Parameter::elements).sum();
         let held = optimizer.memory().map(|(_, v)| v.dims()[0] as u64).sum::<u64>();
-        let mean = average.map_or(0, |a| a.values.values().map(|v| v.dims()[0] as u64).sum());
-        let need = (weights + held + mean) * 4 / 10 * 11 + (1 << 16);
+        let mean: u64 = beside.average.map_or(0, |a| a.values.values().map(|v| v.dims()[0] as u64).sum());
+        let outer = beside.velocity.map_or(0, |v| v.len() as u64);
+        let need = (weights + held + mean + outer) * 4 / 10 * 11 + (1 << 16);
         match rustix::fs::statvfs(&self.dir) {
             Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < need => {
                 let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -293,6 +306,12 @@ impl Loaded {
         Ok(optimizer)
     }
 
+    /// The outer momentum as it was, where there is one.
+    pub fn velocity(&self) -> Result<Option<Vec<f32>>> {
+        let file = Weights::open(self.path.join(FILES[1]))?;
+        file.get(VELOCITY).is_some().then(|| file.read_f32(VELOCITY)).transpose()
+    }
+
     /// The running average of the parameters of `model` as it was.
     pub fn average<M: Module>(&self, keep: f32, model: &M) -> Result<Average> {
         let file = Weights::open(self.path.join(FILES[1]))?;
@@ -313,11 +332,6 @@ impl Loaded {
         }
         Ok(average)
     }
-}
-
-/// The numbers of a flat tensor, from whatever device.
-fn numbers(tensor: &Numbers<1>) -> Vec<f32> {
-    tensor.clone().into_data().convert_dtype(DType::F32).try_to_vec().unwrap_or_default()
 }
 
 /// Renames a whole checkpoint into its place and makes sure that the disk knows.
@@ -379,7 +393,8 @@ mod tests {
         let all = Checkpoints::open(dir.path(), 2);
         assert!(all.latest().unwrap().is_none());
         let (model, optimizer, average) = parts(1);
-        all.save(&model, &optimizer, Some(&average), &at(5), true).unwrap();
+        all.save(&model, &optimizer, Beside { average: Some(&average), velocity: Some(&[1.0, -2.0]) }, &at(5), true)
+            .unwrap();
         let loaded = all.latest().unwrap().unwrap();
         assert_eq!(loaded.state, at(5));
         let again = loaded.model(parts(2).0).unwrap();
@@ -387,6 +402,7 @@ mod tests {
         let read = |a: &Average| -> Vec<_> { a.values.iter().map(|(path, v)| (path.clone(), numbers(v))).collect() };
         assert_eq!(read(&loaded.average(0.9, &model).unwrap()), read(&average));
         assert_eq!(read(&average).len(), count::parameters(&model).len());
+        assert_eq!(loaded.velocity().unwrap(), Some(vec![1.0, -2.0]));
     }
 
     #[test]
@@ -395,7 +411,7 @@ mod tests {
         let all = Checkpoints::open(dir.path(), 2);
         let (model, optimizer, _) = parts(1);
         for step in 1..=5 {
-            all.save(&model, &optimizer, None, &at(step), step == 2).unwrap();
+            all.save(&model, &optimizer, Beside::default(), &at(step), step == 2).unwrap();
         }
         let mut names = all.names();
         names.sort();
@@ -410,7 +426,7 @@ mod tests {
         let (mut members, mut model) = (vec![], parts(1).0);
         for step in 1..=9 {
             model = parts(step).0;
-            all.save(&model, &Optimizer::default(), None, &at(step), false).unwrap();
+            all.save(&model, &Optimizer::default(), Beside::default(), &at(step), false).unwrap();
             members.push(Values::of(&model).read("tokens.weight"));
         }
         let regular = all.regular().unwrap();
@@ -427,8 +443,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let all = Checkpoints::open(dir.path(), 2);
         let (model, optimizer, _) = parts(1);
-        all.save(&model, &optimizer, None, &at(1), false).unwrap();
-        let newest = all.save(&model, &optimizer, None, &at(2), false).unwrap();
+        all.save(&model, &optimizer, Beside::default(), &at(1), false).unwrap();
+        let newest = all.save(&model, &optimizer, Beside::default(), &at(2), false).unwrap();
         let file = newest.join("optimizer.safetensors");
         let mut bytes = std::fs::read(&file).unwrap();
         let last = bytes.len() - 1;

@@ -3,6 +3,7 @@
 use crate::recipe::Data;
 use qkv_base::{Error, Result, Task};
 use qkv_data::readers::Picture;
+use qkv_data::shards::{Shards, is_shards};
 use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, overlap, split};
 use qkv_model::spec::{Input, Spec};
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ pub struct Splits {
     pub labels: Vec<String>,
     /// the test of each corpus of a mixture, by what stands before its sources
     pub parts: Vec<(String, Arc<dyn Corpus>)>,
+    /// the shards that they are rows of, where the corpus is one of shards
+    pub shards: Option<Arc<Shards>>,
     /// what was decided on the way
     pub notes: Vec<String>,
 }
@@ -35,7 +38,12 @@ impl Splits {
     /// What the corpus of a run is recognised by: a resumed run must find the same.
     pub fn fingerprint(&self) -> Result<String> {
         let side = |name: &str, corpus: &dyn Corpus| -> Result<String> {
-            Ok(format!("{} examples to {name} by ({})", corpus.len(), fingerprint(corpus)?))
+            let known = match &self.shards {
+                // Every token has a checksum already.
+                Some(shards) if corpus.tokens(0)?.is_some() => shards.index().fingerprint(),
+                _ => fingerprint(corpus)?,
+            };
+            Ok(format!("{} examples to {name} by ({known})", corpus.len()))
         };
         Ok(format!("{}, {}", side("learn", &*self.train)?, side("validate", &*self.valid)?))
     }
@@ -53,6 +61,9 @@ impl Splits {
         if data.corpus.starts_with("builtin:") {
             return Self::made(data, seed, picture);
         }
+        if is_shards(Path::new(&data.corpus)) {
+            return crate::shards::open(data, seed);
+        }
         let reader = Reader { picture, ..reader(data.objective, &data.columns)? };
         let files: Vec<PathBuf> = std::iter::once(&data.corpus).chain(&data.more).map(PathBuf::from).collect();
         let opened = reader.open_all(&files)?;
@@ -67,7 +78,7 @@ impl Splits {
         };
         let [train, valid, test] = cut;
         let (labels, parts) = (vec![], vec![]);
-        Ok(Self { train, valid, test, compositional: None, labels, parts, notes })
+        Ok(Self { train, valid, test, compositional: None, labels, parts, shards: None, notes })
     }
 
     /// Several corpora, an example of each in turn, every source behind the prefix of its corpus.
@@ -92,6 +103,7 @@ impl Splits {
             test: in_turn(test),
             compositional: Some(in_turn(side(|s| s.compositional.as_ref())?)).filter(|c| !c.is_empty()),
             labels: vec![],
+            shards: None,
             notes: all.into_iter().flat_map(|(_, s)| s.notes).collect(),
         })
     }
@@ -117,6 +129,7 @@ impl Splits {
             compositional: Some(side(Side::Compositional, 1, data.test)?).filter(|c| !c.is_empty()),
             labels: corpus.labels().iter().map(|l| l.to_string()).collect(),
             parts: vec![],
+            shards: None,
             notes: vec![],
         })
     }

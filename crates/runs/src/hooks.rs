@@ -61,7 +61,7 @@ pub struct PlanHooks<'a> {
 pub fn chosen_by(plan: &Plan) -> Result<Option<Metric>> {
     let metric = Metric::parse(&plan.recipe.eval.metric)?;
     let task = plan.recipe.data.objective;
-    let reads = !sheet::of(task).writes() && !matches!(task, Task::NextToken | Task::Denoise);
+    let reads = !sheet::of(task).writes() && !matches!(task, Task::NextToken | Task::Denoise | Task::SpanCorruption);
     Ok(Some(metric).filter(|metric| reads && *metric != Metric::Loss))
 }
 
@@ -88,13 +88,18 @@ impl Hooks<Transformer> for PlanHooks<'_> {
 
 /// What the network makes of a few examples of the validation side, written greedily: a quick look.
 pub fn samples(plan: &Plan, network: &Transformer) -> Result<Vec<Judged>> {
+    samples_of(plan, &text_model(plan, network)?)
+}
+
+/// The same of a network that is ready to be asked.
+pub(crate) fn samples_of(plan: &Plan, model: &TextModel) -> Result<Vec<Judged>> {
     let n = plan.recipe.eval.samples.min(plan.splits.valid.len());
     if n == 0 {
         return Ok(vec![]);
     }
     let few = Subset::new(plan.splits.valid.clone(), (0..n as u32).collect());
-    let (model, writing) = (text_model(plan, network)?, Writing::greedy());
-    let judge = judge(plan, &model, &writing);
+    let writing = Writing::greedy();
+    let judge = judge(plan, model, &writing);
     match plan.recipe.data.objective {
         Task::NextToken => judge.continuations(&few, n),
         // A network whose loss is not a number has nothing to show; the guard speaks about it.
@@ -107,9 +112,15 @@ pub fn samples(plan: &Plan, network: &Transformer) -> Result<Vec<Judged>> {
 
 /// The network of a plan, ready to be asked.
 pub fn text_model(plan: &Plan, network: &Transformer) -> Result<TextModel> {
+    text_model_within(plan, network, None)
+}
+
+/// The same, which writes no more than so many tokens.
+pub(crate) fn text_model_within(plan: &Plan, network: &Transformer, most: Option<usize>) -> Result<TextModel> {
     // Without gradients: nothing is kept for a backward that never comes.
     let network = Pretrained { model: network.valid(), ..plan.pretrained.clone() };
-    let generation = export::generation(plan, &network);
+    let mut generation = export::generation(plan, &network);
+    generation.extend(most.map(|most| ("max_length".to_string(), most.into())));
     TextModel::in_training(Path::new("the network in training"), network, plan.tokenizer.clone(), &generation)
 }
 

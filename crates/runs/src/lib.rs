@@ -11,6 +11,7 @@ mod beginning;
 pub mod card;
 pub mod checkpoint;
 pub mod corpus;
+pub mod cost;
 pub mod evaluation;
 pub mod export;
 pub mod hooks;
@@ -29,6 +30,8 @@ pub mod recipe;
 pub mod run;
 pub mod run_dir;
 pub mod session;
+pub mod shards;
+mod together;
 mod tokenizer;
 
 pub use evaluation::Evaluation;

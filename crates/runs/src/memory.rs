@@ -4,13 +4,14 @@ pub use qkv_base::memory::{available, peak, resident};
 
 use crate::plan::Plan;
 use qkv_base::{Error, Result, Task};
+use qkv_data::Objective;
 use qkv_metric::human_bytes;
 use qkv_model::activation_memory;
 use qkv_model::spec::Input;
 use qkv_nn::walk;
 
 /// What a run needs, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// what is held already: the program, the data, the weights
     pub held: u64,
@@ -34,7 +35,9 @@ impl Need {
                 moments += rule.memory(&p.shape()).iter().map(|(_, n)| *n as u64).sum::<u64>();
             }
         });
-        let sums = if train.accumulate > 1 { learning } else { 0 };
+        // A tree of sums holds one for each of its levels beside the newest gradients.
+        let pieces = plan.recipe.dist.shards.div_ceil(train.accumulate) * train.accumulate;
+        let sums = learning * u64::from(pieces.next_power_of_two().ilog2());
         let average = if train.average > 0.0 { all } else { 0 };
         let beside = 4 * (learning + moments + sums + average);
         // The allocator keeps freed blocks for the next step. Where all batches have one shape, they fit, but for an
@@ -69,17 +72,23 @@ impl Need {
 /// The most tokens that a micro-batch can have.
 fn widest(plan: &Plan) -> activation_memory::BatchShape {
     let train = &plan.recipe.train;
-    let longest = plan.train.items().lengths().iter().copied().max().unwrap_or(0) as usize;
+    let lengths = plan.train.items().lengths();
+    let longest = lengths.longest() as usize;
     let spec = plan.pretrained.spec();
     let longest = match spec.input {
         Input::Patches { image, patch, .. } => (image / patch.max(1)).pow(2) + 1,
         Input::Tokens { .. } => longest,
     };
     let rows = match train.tokens {
-        0 => train.rows.min(plan.train.items().lengths().len()),
+        0 => train.rows.min(lengths.len()),
         tokens => (tokens / longest.max(1)).max(1),
     };
-    let tokens = (rows * longest).max(train.tokens.min(plan.train.items().lengths().iter().map(|l| *l as usize).sum()));
+    let tokens = (rows * longest).max(train.tokens.min(lengths.sum() as usize));
     let pair = spec.encoder().is_some() && spec.decoder().is_some();
-    activation_memory::BatchShape { rows, source: if pair { tokens } else { 0 }, target: tokens }
+    // Hidden tokens are told, the others are not: a share of each row, rounded, and one at least.
+    let answered = match &plan.objective {
+        Objective::Masked(masked) => ((tokens as f32 * masked.share) as usize + rows).min(tokens),
+        _ => tokens,
+    };
+    activation_memory::BatchShape { rows, source: if pair { tokens } else { 0 }, target: tokens, answered }
 }

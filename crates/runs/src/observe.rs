@@ -1,6 +1,7 @@
 //! Who watches a run: the loop tells what happens, observers write it down or show it. None of them can change it.
 
 use crate::baseline::BaselineBeside;
+use crate::cost::{CostCheck, Forecast};
 use crate::hooks::ValidScore;
 use crate::journal;
 use crate::session::Beginning;
@@ -47,6 +48,8 @@ pub struct StepReport {
 pub enum Event<'a> {
     /// a run begins
     Began(&'a Beginning),
+    /// what the run will cost, measured before its first step; not of very short runs
+    Forecast(&'a Forecast),
     /// something to be known
     Note(String),
     /// a step was done
@@ -78,6 +81,8 @@ pub enum Event<'a> {
     },
     /// what counting words gets beside the network, at the end of a run that learnt classes of texts
     Baseline(&'a BaselineBeside),
+    /// what the run cost, beside what was foretold
+    Checked(&'a CostCheck),
     /// a checkpoint was written
     Saved {
         /// after which step
@@ -109,6 +114,8 @@ impl<F: FnMut(&Event) -> Result<()>> Observer for F {
 pub struct Journal {
     file: File,
     samples: File,
+    /// the last step that was told
+    step: u64,
 }
 
 impl Journal {
@@ -128,7 +135,7 @@ impl Journal {
             }
             OpenOptions::new().create(true).append(true).open(&path).map_err(fail)
         };
-        Ok(Self { file: open(journal::FILE)?, samples: open("samples.jsonl")? })
+        Ok(Self { file: open(journal::FILE)?, samples: open("samples.jsonl")?, step })
     }
 
     fn put(file: &mut File, value: Value) -> Result<()> {
@@ -144,7 +151,18 @@ fn step_of(line: &str) -> Option<u64> {
 
 impl Observer for Journal {
     fn see(&mut self, event: &Event) -> Result<()> {
+        if let Event::Step(t) = event {
+            self.step = t.step;
+        }
         match event {
+            Event::Forecast(forecast) => {
+                let (seconds, memory) = (forecast.seconds(), forecast.memory);
+                Self::put(
+                    &mut self.file,
+                    json!({"step": self.step, "forecast": {"seconds": seconds, "memory": memory}}),
+                )
+            }
+            Event::Checked(checked) => Self::put(&mut self.file, json!({"step": self.step, "checked": checked})),
             Event::Step(t) if t.logged => {
                 let speed = (t.step_tokens as f64 / t.took.max(1e-9)).round();
                 let mut line = json!({
@@ -257,6 +275,12 @@ mod tests {
         let text = std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
         let steps: Vec<u64> = text.lines().filter_map(step_of).collect();
         assert_eq!(steps, [1, 2, 4, 6]);
+        let checked = CostCheck { forecast: 2.0, seconds: 3.0, forecast_memory: 5, memory: Some(6) };
+        journal.see(&Event::Checked(&checked)).unwrap();
+        let last =
+            std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap().lines().last().unwrap().to_string();
+        assert_eq!(step_of(&last), Some(6), "{last}");
+        assert!(last.contains(r#""seconds":3.0"#) && last.contains(r#""forecast_memory":5"#), "{last}");
         assert!(text.contains(r#""loss":1.25"#) && text.contains(r#""objective":1.75"#), "{text}");
     }
 

@@ -120,9 +120,18 @@ impl Plan {
         })?;
         let policy = policy(recipe);
         let seed = recipe.train.seed;
-        let train = Arc::new(Loader::new(splits.train.clone(), objective.clone(), policy, seed)?);
         let straight = Policy { turn: Turn::Straight, ..policy };
-        let valid = Arc::new(Loader::new(splits.valid.clone(), objective.clone(), straight, seed)?);
+        let (train, valid) = match splits.shards.clone() {
+            Some(shards) => {
+                let data = Data { length, ..recipe.data.clone() };
+                crate::shards::loaders(&shards, &data, &mut splits, &objective, (policy, straight), seed)?
+            }
+            None => (
+                Loader::new(splits.train.clone(), objective.clone(), policy, seed)?,
+                Loader::new(splits.valid.clone(), objective.clone(), straight, seed)?,
+            ),
+        };
+        let (train, valid) = (Arc::new(train), Arc::new(valid));
         let fingerprint = splits.fingerprint()?;
         let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
         let mut recipe = paced(recipe, train.batches(0), &mut splits.notes);
@@ -155,6 +164,11 @@ impl Plan {
     /// How many numbers learn, and how many there are, adapters included.
     pub fn learning(&self) -> (u64, u64) {
         learning(&self.pretrained.model)
+    }
+
+    /// How many numbers the network has, adapters included.
+    pub fn parameters(&self) -> u64 {
+        qkv_model::count::parameters(&self.pretrained.model).iter().map(|p| p.elements()).sum()
     }
 
     /// What a run of this plan is made of. The network is handed over: what the plan keeps of it has no weights, so that

@@ -7,7 +7,7 @@ mod sections;
 mod text;
 
 pub use network::Model;
-pub use sections::{AdapterStart, Data, Eval, Keep, Lora, Optim, Pieces, Rate, Train};
+pub use sections::{AdapterStart, Data, Dist, Eval, Keep, Lora, Optim, Pieces, Rate, Train};
 pub use text::{full, set};
 
 use qkv_base::{Error, MOST_TEXT, Result, nearest, read_text};
@@ -15,32 +15,32 @@ use serde::{Deserialize, Serialize};
 
 /// The recipes that qkv brings along, by name.
 pub const ALL: &[(&str, &str)] = &[
-    ("translate", include_str!("../../../recipes/translate.toml")),
-    ("translate-seq2seq", include_str!("../../../recipes/translate-seq2seq.toml")),
-    ("translate-bahdanau", include_str!("../../../recipes/translate-bahdanau.toml")),
-    ("reverse", include_str!("../../../recipes/reverse.toml")),
-    ("char-gpt", include_str!("../../../recipes/char-gpt.toml")),
-    ("char-lstm", include_str!("../../../recipes/char-lstm.toml")),
-    ("names", include_str!("../../../recipes/names.toml")),
-    ("gpt", include_str!("../../../recipes/gpt.toml")),
-    ("llama", include_str!("../../../recipes/llama.toml")),
-    ("bert", include_str!("../../../recipes/bert.toml")),
-    ("sentiment", include_str!("../../../recipes/sentiment.toml")),
-    ("entities", include_str!("../../../recipes/entities.toml")),
-    ("answers", include_str!("../../../recipes/answers.toml")),
-    ("typos", include_str!("../../../recipes/typos.toml")),
-    ("t5", include_str!("../../../recipes/t5.toml")),
-    ("t5-tasks", include_str!("../../../recipes/t5-tasks.toml")),
-    ("bart", include_str!("../../../recipes/bart.toml")),
-    ("summaries", include_str!("../../../recipes/summaries.toml")),
-    ("vit", include_str!("../../../recipes/vit.toml")),
+    ("translate", include_str!("../recipes/translate.toml")),
+    ("translate-seq2seq", include_str!("../recipes/translate-seq2seq.toml")),
+    ("translate-bahdanau", include_str!("../recipes/translate-bahdanau.toml")),
+    ("reverse", include_str!("../recipes/reverse.toml")),
+    ("char-gpt", include_str!("../recipes/char-gpt.toml")),
+    ("char-lstm", include_str!("../recipes/char-lstm.toml")),
+    ("names", include_str!("../recipes/names.toml")),
+    ("gpt", include_str!("../recipes/gpt.toml")),
+    ("llama", include_str!("../recipes/llama.toml")),
+    ("bert", include_str!("../recipes/bert.toml")),
+    ("sentiment", include_str!("../recipes/sentiment.toml")),
+    ("entities", include_str!("../recipes/entities.toml")),
+    ("answers", include_str!("../recipes/answers.toml")),
+    ("typos", include_str!("../recipes/typos.toml")),
+    ("t5", include_str!("../recipes/t5.toml")),
+    ("t5-tasks", include_str!("../recipes/t5-tasks.toml")),
+    ("bart", include_str!("../recipes/bart.toml")),
+    ("summaries", include_str!("../recipes/summaries.toml")),
+    ("vit", include_str!("../recipes/vit.toml")),
 ];
 
 /// Every key with its default and what it means.
-pub const EVERY_KEY: &str = include_str!("../../../recipes/every-key.toml");
+pub const EVERY_KEY: &str = include_str!("../recipes/every-key.toml");
 
 /// What `qkv finetune` starts from.
-pub const FINETUNE: &str = include_str!("../../../recipes/finetune.toml");
+pub const FINETUNE: &str = include_str!("../recipes/finetune.toml");
 
 /// A whole recipe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +64,8 @@ pub struct Recipe {
     pub eval: Eval,
     /// small adapters instead of all weights
     pub lora: Lora,
+    /// how several ranks share the steps
+    pub dist: Dist,
 }
 
 impl Recipe {

@@ -5,8 +5,10 @@
 
 pub use crate::origin::Origin;
 
+mod ranks;
+
 use crate::average::{self, Average};
-use crate::checkpoint::{Checkpoints, Loaded, Regular, State};
+use crate::checkpoint::{Beside, Checkpoints, Loaded, Regular, State};
 use crate::hooks::{Hooks, ValidScore};
 use crate::loss_mean::LossMean;
 use crate::observe::{Event, Observer, StepReport};
@@ -18,9 +20,11 @@ use qkv_data::{Batch, Loader};
 use qkv_model::Transformer;
 use qkv_optim::Optimizer;
 use qkv_train::Trainable;
+use qkv_train::dist::diloco::{Outer, Replica};
+use qkv_train::dist::{Single, Team};
 use qkv_train::guard::Guard;
 use qkv_train::schedule::Schedule;
-use qkv_train::step::{Skipped, StepOutcome, StepParams, learn, mean_loss};
+use qkv_train::step::{Exchange, Share, Skipped, StepOutcome, StepParams, learn_shared, mean_loss_shared};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +81,12 @@ pub struct RunSettings {
     pub keep: usize,
     /// at the end, the mean of so many of the last checkpoints is tried against the best one; 0: none is made
     pub average_last: usize,
+    /// pieces of a step at least, which ranks share out among them
+    pub shards: usize,
+    /// steps between two meetings of the ranks; 1: they exchange gradients at every step
+    pub meet_every: u64,
+    /// what a meeting comes to
+    pub outer: Outer,
 }
 
 impl Default for RunSettings {
@@ -88,7 +98,7 @@ impl Default for RunSettings {
 impl RunSettings {
     /// What a recipe says.
     pub fn of(recipe: &Recipe) -> Self {
-        let Recipe { train, eval, checkpoint, .. } = recipe;
+        let Recipe { train, eval, checkpoint, dist, .. } = recipe;
         Self {
             seed: train.seed,
             steps: train.steps,
@@ -104,6 +114,9 @@ impl RunSettings {
             save_every: checkpoint.every,
             keep: checkpoint.keep,
             average_last: checkpoint.average_last,
+            shards: dist.shards,
+            meet_every: dist.every,
+            outer: Outer { rate: dist.rate, momentum: dist.momentum, wire: dist.wire() },
         }
     }
 }
@@ -131,6 +144,10 @@ pub struct Run<'a, N = Transformer> {
     hooks: &'a dyn Hooks<N>,
     checkpoints: Checkpoints,
     average: Option<Average>,
+    /// who else learns this network; none: nobody
+    team: Option<&'a Team<'a>>,
+    /// where the ranks set out when they last met, where they do not meet at every step
+    replica: Option<Replica>,
     /// where it stands
     pub state: State,
 }
@@ -154,6 +171,8 @@ impl<'a, N: Trainable> Run<'a, N> {
             hooks,
             checkpoints: Checkpoints::open(checkpoints, keep).with(regular),
             average: (average > 0.0).then(|| Average::new(average)),
+            team: None,
+            replica: None,
             state: State { version, data, recipe, tokenizer, guard: Guard::new(spike), ..State::default() },
         };
         let mut notes = vec![];
@@ -173,6 +192,9 @@ impl<'a, N: Trainable> Run<'a, N> {
         self.optimizer = loaded.optimizer(self.optimizer.clone(), &network)?;
         if let Some(average) = &mut self.average {
             *average = loaded.average(average.keep, &network)?;
+        }
+        if self.settings.meet_every > 1 {
+            self.replica = loaded.velocity()?.map(|velocity| Replica::moving(&network, velocity)).transpose()?;
         }
         self.network = Some(network);
         let guard = loaded.state.guard.clone().with(self.state.guard.most);
@@ -197,17 +219,26 @@ impl<'a, N: Trainable> Run<'a, N> {
 
     /// Runs to the end, or until `stop` is set: then the step is finished and saved.
     pub fn go(&mut self, observers: &mut [&mut dyn Observer], stop: &AtomicBool) -> Result<Ended> {
-        let RunSettings { steps, accumulate, validate_every, patience, save_every, .. } = self.settings;
+        let RunSettings { steps, accumulate, validate_every, patience, save_every, meet_every, .. } = self.settings;
         let left = steps.saturating_sub(self.state.step) * accumulate as u64;
         let mut batches = self.train.stream(self.state.batches, Some(self.state.batches + left));
+        let mut met = self.state.step;
         while self.state.step < steps {
             let report = self.step(&mut batches, observers)?;
             tell(observers, &Event::Step(report))?;
-            let (step, last, asked) = (self.state.step, self.state.step == steps, stop.load(Ordering::Relaxed));
-            let judged = last || due(step, validate_every);
+            let (step, last) = (self.state.step, self.state.step == steps);
+            // Between two meetings every rank has a network of its own, which is neither judged nor saved.
+            if !last && !step.is_multiple_of(meet_every.max(1)) {
+                continue;
+            }
+            self.meet()?;
+            let due = |every: u64| every > 0 && step / every > met / every;
+            // A rank that is asked to stop takes the others with it.
+            let asked = self.any(stop.load(Ordering::Relaxed))?;
+            let judged = last || due(validate_every);
             let better = judged && self.validate(observers)?;
             let patient = patience == 0 || self.state.stale < patience;
-            if last || asked || better || !patient || due(step, save_every) {
+            if last || asked || better || !patient || due(save_every) {
                 self.save(better)?;
                 tell(observers, &Event::Saved { step })?;
             }
@@ -217,6 +248,7 @@ impl<'a, N: Trainable> Run<'a, N> {
             if !patient {
                 return Ok(Ended::Patience);
             }
+            met = step;
         }
         Ok(Ended::Done)
     }
@@ -229,7 +261,18 @@ impl<'a, N: Trainable> Run<'a, N> {
         let batches: Vec<Batch> = batches.take(accumulate).map(|made| Ok(made?.1)).collect::<Result<_>>()?;
         let rate = self.schedule.at(step) as f32;
         let params = StepParams { seed, step, rate, smoothing, recompute };
-        let (network, outcome) = learn(self.take()?, &mut self.optimizer, &batches, params, &mut self.state.guard)?;
+        let network = self.take()?;
+        let (alone, apart) = (Team::new(&Single), self.settings.meet_every > 1);
+        if apart && self.replica.is_none() {
+            self.replica = Some(Replica::new(&network));
+        }
+        let share = Share {
+            team: self.team.unwrap_or(&alone),
+            shards: self.settings.shards,
+            exchange: if apart { Exchange::Nothing } else { Exchange::Gradients(self.settings.outer.wire) },
+        };
+        let (network, outcome) =
+            learn_shared(network, &mut self.optimizer, &batches, params, &mut self.state.guard, share)?;
         self.told(&outcome, &batches, observers)?;
         if let (Some(average), None) = (&mut self.average, &outcome.skipped) {
             average.take(&network, self.optimizer.steps() as u64);
@@ -289,7 +332,7 @@ impl<'a, N: Trainable> Run<'a, N> {
     /// that can be had at every look, else by the loss.
     fn validate(&mut self, observers: &mut [&mut dyn Observer]) -> Result<bool> {
         let network = self.model()?;
-        let (loss, score) = (self.valid_loss(&network)?, self.hooks.score(&network)?);
+        let (loss, score) = (self.valid_loss(&network)?, self.score(&network)?);
         let step = self.state.step;
         let cost = score.map_or(loss as f32, |score| score.cost());
         let best = self.is_better(cost, loss as f32);
@@ -301,7 +344,7 @@ impl<'a, N: Trainable> Run<'a, N> {
             self.state.stale += 1;
         }
         tell(observers, &Event::Valid { step, loss, score, best })?;
-        let judged = self.hooks.samples(&network)?;
+        let judged = if self.writes() { self.hooks.samples(&network)? } else { vec![] };
         tell(observers, &Event::Samples { step, judged: &judged })?;
         Ok(best)
     }
@@ -315,13 +358,19 @@ impl<'a, N: Trainable> Run<'a, N> {
     fn valid_loss(&self, network: &N) -> Result<f64> {
         let (valid, asked) = (&self.valid, self.settings.validate_batches);
         let n = if asked == 0 { valid.batches(0) } else { asked.min(valid.batches(0)) };
-        Ok(mean_loss(network, (0..n).map(|i| valid.batch(i)))?.0)
+        let alone = Team::new(&Single);
+        Ok(mean_loss_shared(network, n, |i| valid.batch(i), self.team.unwrap_or(&alone))?.0)
     }
 
     /// Saves where the run stands; the best so far is handed out, too.
     fn save(&mut self, best: bool) -> Result<()> {
+        self.agree()?;
+        if !self.writes() {
+            return Ok(());
+        }
         let network = self.network.as_ref().ok_or_else(broken)?;
-        self.checkpoints.save(network, &self.optimizer, self.average.as_ref(), &self.state, best)?;
+        let beside = Beside { average: self.average.as_ref(), velocity: self.replica.as_ref().map(Replica::velocity) };
+        self.checkpoints.save(network, &self.optimizer, beside, &self.state, best)?;
         if best { self.hooks.keep_best(&self.model()?) } else { Ok(()) }
     }
 

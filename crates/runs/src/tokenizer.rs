@@ -6,7 +6,7 @@ use crate::network::family;
 use crate::recipe::Recipe;
 use qkv_base::{Error, Result};
 use qkv_data::{Corpus, Example};
-use qkv_model::families::{Pieces, TokenizerShape};
+use qkv_model::families::{self, Pieces, TokenizerShape};
 use qkv_text::{Kind, Tokenizer, TrainSpec};
 use std::path::Path;
 
@@ -18,6 +18,9 @@ pub(crate) fn tokenizer(
     from: Option<&Path>,
 ) -> Result<Tokenizer> {
     let there = Some(Path::new(&recipe.tokenizer.path)).filter(|p| !p.as_os_str().is_empty());
+    if let Some(shards) = &splits.shards {
+        return crate::shards::tokenizer(shards, kept.or(there).or(from));
+    }
     match kept.or(there).or(from) {
         Some(path) => qkv_tasks::tokenizer(path),
         None => learn_tokenizer(recipe, &[splits]),
@@ -52,14 +55,23 @@ fn learn_tokenizer(recipe: &Recipe, splits: &[&Splits]) -> Result<Tokenizer> {
             return Err(Error::new("tokenizer.kind", format!("there is no kind `{other}`"), hint));
         }
     };
-    let (shape, special) = tokenizer_shape(tokenizing.shape);
-    let special = special.iter().map(|token| token.to_string()).collect();
-    let base = TrainSpec::new(kind);
-    // Some tens of thousands of lines know every word that is worth a piece.
-    let spec = TrainSpec { shape, special, vocab_size: recipe.tokenizer.vocab, sample: Some(30_000), ..base };
+    let spec = spec(kind, tokenizing.shape, recipe.tokenizer.vocab);
     let lines =
         splits.iter().flat_map(|s| (&*s.train as &dyn Corpus).examples()).filter_map(Result::ok).flat_map(lines_of);
     Ok(qkv_text::train(lines, &spec, &mut |_| {})?.tokenizer)
+}
+
+/// What is learnt for a family.
+fn spec(kind: Kind, shape: TokenizerShape, vocab_size: usize) -> TrainSpec {
+    let (shape, special) = tokenizer_shape(shape);
+    let special = special.iter().map(|token| token.to_string()).collect();
+    // Some tens of thousands of lines know every word that is worth a piece.
+    TrainSpec { shape, special, vocab_size, sample: Some(30_000), ..TrainSpec::new(kind) }
+}
+
+/// What a family is used to, in so many pieces; none for one that reads no text.
+pub(crate) fn usual(sheet: &families::Sheet, vocab_size: usize) -> Option<TrainSpec> {
+    sheet.tokenizer.map(|tokenizing| spec(pieces(tokenizing.pieces), tokenizing.shape, vocab_size))
 }
 
 fn pieces(pieces: Pieces) -> Kind {

@@ -17,6 +17,8 @@ use qkv_runs::observe::{Event, Journal, Observer};
 use qkv_runs::{Ended, Hooks, Job, Origin, Run, RunSettings, ValidScore};
 use qkv_tasks::Metric;
 use qkv_testkit::journal;
+use qkv_train::dist::Wire;
+use qkv_train::dist::diloco::Outer;
 use qkv_train::{Curve, Groups, Optimizer, Rule, Schedule, Trainable, on_threads};
 use std::path::Path;
 use std::sync::Arc;
@@ -134,6 +136,9 @@ const TEN: RunSettings = RunSettings {
     save_every: 5,
     keep: 3,
     average_last: 0,
+    shards: 1,
+    meet_every: 1,
+    outer: Outer { rate: 0.7, momentum: 0.9, wire: Wire::F32 },
 };
 
 #[test]

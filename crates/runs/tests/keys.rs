@@ -96,6 +96,11 @@ const OTHER: &[(&str, &str)] = &[
     ("lora.targets", "[\"k\"]"),
     ("lora.dropout", "0.5"),
     ("lora.start", "\"gaussian\""),
+    ("dist.shards", "2"),
+    ("dist.every", "3"),
+    ("dist.rate", "0.5"),
+    ("dist.momentum", "0.5"),
+    ("dist.wire", "\"bf16\""),
 ];
 
 /// All that a plan hands on: the network's spec and weights, the data and how they are cut and dealt, the optimiser,
@@ -127,6 +132,8 @@ fn beside(key: &str) -> &'static str {
     match key {
         "optim.momentum" => "[optim]\nname = \"sgd\"",
         "lora.alpha" | "lora.targets" | "lora.dropout" | "lora.start" => "[lora]\nrank = 2",
+        "dist.rate" | "dist.momentum" => "[dist]\nevery = 3",
+        "dist.wire" => "[dist]\nshards = 2",
         "train.least" => "[train]\nepochs = 0.5",
         _ => "",
     }

@@ -7,7 +7,7 @@ use crate::metric::{Metric, Scores};
 use crate::{TextModel, sheet};
 use qkv_base::{Error, Kind, Result, Task};
 use qkv_data::batch::Side;
-use qkv_data::objective::{Borders, Labels, Made, Packed, Prepared, Sample};
+use qkv_data::objective::{Borders, Labels, Made, Packed, Prepared, Sample, shifted};
 use qkv_data::{Batch, Corpus, Key, Objective};
 use qkv_nn::Cx;
 use qkv_train::Trainable;
@@ -83,7 +83,12 @@ impl Judge<'_> {
     fn prepare(&self, corpus: &dyn Corpus, scores: &mut Scores) -> Result<Vec<Ready>> {
         let key = Key::new(0, 0, 0).named("judge");
         let mut ready = vec![];
-        if let Objective::NextToken(next) = self.objective {
+        if !corpus.is_empty() && corpus.tokens(0)?.is_some() {
+            // Rows of tokens are looked at as they stand: nothing follows from the end of one for the beginning of another.
+            for i in 0..corpus.len() {
+                ready.extend(corpus.tokens(i)?.map(|ids| Ready { example: i, sample: shifted(&ids) }));
+            }
+        } else if let Objective::NextToken(next) = self.objective {
             let documents: Result<Vec<Vec<u32>>> = corpus.examples().map(|e| next.document(&e?)).collect();
             let packed = Packed::new(documents?, next.length, Borders::Open);
             ready.extend((0..packed.rows()).filter_map(|i| Some(Ready { example: i, sample: packed.row(i)? })));

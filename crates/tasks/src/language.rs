@@ -79,8 +79,13 @@ fn bytes(on: &Judging) -> Result<u64> {
     let Objective::NextToken(next) = on.judge.objective else { return Ok(0) };
     let tokenizer = on.judge.model.tokenizer()?;
     let mut bytes = 0;
-    for (i, example) in on.corpus.examples().enumerate() {
-        let example = example?;
+    for i in 0..on.corpus.len() {
+        if let Some(ids) = on.corpus.tokens(i)? {
+            // Of a row of tokens all but the first are foretold.
+            bytes += tokenizer.decode(ids.get(1..).unwrap_or_default(), true)?.len() as u64;
+            continue;
+        }
+        let example = on.corpus.get(i)?;
         bytes += example.text().len() as u64;
         // The very first token is given, not foretold.
         if let (0, None, Some(first)) = (i, next.begin, next.document(&example)?.first()) {
@@ -115,7 +120,10 @@ impl Judge<'_> {
         let context = CausalLm::context(&self.model.network.model).unwrap_or(usize::MAX);
         let mut all = vec![];
         for i in 0..n.min(corpus.len()) {
-            let mut ids = next.document(&corpus.get(i)?)?;
+            let mut ids = match corpus.tokens(i)? {
+                Some(ids) => ids,
+                None => next.document(&corpus.get(i)?)?,
+            };
             ids.truncate(next.length);
             let (given, rest) = ids.split_at(ids.len() / 2);
             let most = rest.len().min(40).min(context.saturating_sub(given.len()));

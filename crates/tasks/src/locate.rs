@@ -24,6 +24,22 @@ pub fn model(name: &Path) -> Result<Located> {
     Ok(Located { place, checkpoint })
 }
 
+/// The checkpoints of a run by name, `RUN@200`, `RUN@400`, …, each with its step: all of them, or those of these steps.
+pub fn checkpoints(run: &Path, steps: &[u64]) -> Result<Vec<(u64, PathBuf)>> {
+    let there = named_checkpoint::steps_of(run);
+    if there.is_empty() {
+        let what = "is no run with checkpoints";
+        return Err(Error::new(run.display().to_string(), what, "name a run, such as runs/gpt; `qkv runs` lists them"));
+    }
+    let wanted = if steps.is_empty() { &there } else { steps };
+    let named = |step: &u64| {
+        let name = PathBuf::from(format!("{}@{step}", run.display()));
+        named_checkpoint::open(&name)?; // one that is not there is answered with those that are
+        Ok((*step, name))
+    };
+    wanted.iter().map(named).collect()
+}
+
 /// A model that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
@@ -81,7 +97,7 @@ impl Located {
             return Pretrained::load_packed(&self.place, device, precision);
         }
         let network = self.load(device)?;
-        Ok(Pretrained { model: precision::pack(network.model, precision), ..network })
+        Ok(Pretrained { model: precision::pack(network.model, precision)?, ..network })
     }
 
     /// The network, every parameter as f32.

@@ -101,6 +101,11 @@ fn steps(checkpoints: &Path) -> BTreeSet<(u64, String)> {
     names.filter_map(|name| Some((name.strip_prefix("ckpt-")?.parse().ok()?, name))).collect()
 }
 
+/// The steps that a run has checkpoints of, in order.
+pub(crate) fn steps_of(run: &Path) -> Vec<u64> {
+    steps(&run.join("checkpoints")).into_iter().map(|(step, _)| step).collect()
+}
+
 impl NamedCheckpoint {
     /// The name that means this checkpoint for as long as it is there: `RUN@1200`.
     pub(crate) fn name(&self) -> PathBuf {

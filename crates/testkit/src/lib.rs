@@ -140,5 +140,7 @@ pub fn journal(run: &std::path::Path) -> Vec<serde_json::Value> {
         }
         value
     };
-    text.lines().map(line).collect()
+    // What a run was expected to take, and what it took, is time as well.
+    let timeless = |value: &serde_json::Value| ["forecast", "checked"].iter().all(|key| value.get(key).is_none());
+    text.lines().map(line).filter(timeless).collect()
 }

@@ -1,15 +1,23 @@
 //! One step: every micro-batch forward, one weighted cross-entropy, backward; then clip and update.
 //!
 //! `loss = Σ wᵢ·ℓᵢ / Σ wᵢ` over all micro-batches of the step, so that a batch cut into parts teaches what it would whole.
+//! Several ranks may share a step ([`crate::dist`]): each computes some of its pieces, and the sum does not depend on who.
 
+use crate::dist::sum::{decode, encode, sum};
+use crate::dist::tree::{TreeNode, TreeSum, leaves_of, nodes_of};
+use crate::dist::{Single, Team, Wire, flat};
 use crate::guard::{self, Guard, Objection};
 use crate::trainable::Trainable;
 use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
 use qkv_data::Batch;
+use qkv_data::objective::Aim;
 use qkv_kernels::{CrossEntropy, Reduce, cross_entropies};
-use qkv_nn::Cx;
+use qkv_nn::{Answers, Cx};
 use qkv_optim::{Grads, Optimizer, refuse_unreached};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What one step is asked to do.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +66,26 @@ pub enum Skipped {
     },
 }
 
+/// How a step is shared among ranks.
+#[derive(Clone, Copy)]
+pub struct Share<'a> {
+    /// who learns
+    pub team: &'a Team<'a>,
+    /// a step is cut into at least so many pieces; the sum of their gradients has an order of its own
+    pub shards: usize,
+    /// what ranks tell each other of a step
+    pub exchange: Exchange,
+}
+
+/// What ranks tell each other of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// the gradients: all take the same update
+    Gradients(Wire),
+    /// nothing: each learns from its own pieces, until they meet ([`crate::dist::diloco`])
+    Nothing,
+}
+
 /// Learns from the micro-batches of one step. What the guard speaks against changes nothing and is reported.
 pub fn learn<N: Trainable>(
     model: N,
@@ -66,35 +94,88 @@ pub fn learn<N: Trainable>(
     params: StepParams,
     guard: &mut Guard,
 ) -> Result<(N, StepOutcome)> {
-    let over: f64 = batches.iter().flat_map(|b| &b.weights).map(|w| *w as f64).sum();
+    let team = Team::new(&Single);
+    let share = Share { team: &team, shards: 1, exchange: Exchange::Gradients(Wire::F32) };
+    learn_shared(model, optimizer, batches, params, guard, share)
+}
+
+/// The same, shared among ranks: each has all micro-batches and computes its pieces of them.
+pub fn learn_shared<N: Trainable>(
+    model: N,
+    optimizer: &mut Optimizer,
+    batches: &[Batch],
+    params: StepParams,
+    guard: &mut Guard,
+    share: Share,
+) -> Result<(N, StepOutcome)> {
+    let Share { team, shards, exchange } = share;
+    let pieces = pieces(batches, shards);
+    let weight =
+        |some: &Range<usize>| -> f64 { pieces[some.clone()].iter().flat_map(|p| &p.weights).map(|w| *w as f64).sum() };
+    let mut mine = leaves_of(team.rank(), team.size(), pieces.len());
+    // A batch of few rows has none for some ranks. Apart, such a rank learns from all of it instead of standing still.
+    if exchange == Exchange::Nothing && weight(&mine) == 0.0 {
+        mine = 0..pieces.len();
+    }
+    let counted = if exchange == Exchange::Nothing { mine.clone() } else { 0..pieces.len() };
+    let over = weight(&counted);
     if over == 0.0 {
         let hint = "the examples are empty or longer than the model reads; look at `qkv data check FILE --task TASK`";
         return Err(Error::new(format!("step {}", params.step), "no target counts", hint));
     }
-    let (mut loss, mut objective, mut grads) = (0.0, 0.0, None);
-    // Each micro-batch has a dropout of its own.
-    let cx = |i: usize| Cx::train(params.seed, params.step * batches.len() as u64 + i as u64);
-    for (i, batch) in batches.iter().enumerate() {
-        let mut cx = cx(i).recomputing(params.recompute);
-        let part = loss_of(&model, batch, params.smoothing, Reduce::Over(over as f32), &mut cx)?;
-        loss += part.plain.into_scalar::<f32>();
-        objective += part.objective.clone().into_scalar::<f32>();
-        let more = part.objective.backward();
-        if params.step == 1 && i == 0 {
-            refuse_unreached(&model, &more).map_err(|e| Error::new("gradients", e.to_string(), e.hint()))?;
+    // Each piece has a dropout of its own.
+    let cx = |i: usize| Cx::train(params.seed, params.step * pieces.len() as u64 + i as u64);
+    let (mut losses, mut alone, mut tree) = (vec![], None, TreeSum::default());
+    for i in mine.clone() {
+        let piece = &pieces[i];
+        if piece.rows == 0 {
+            losses.push([0.0; 2]);
+            tree.push(TreeNode { start: i, level: 0, value: None }, Grads::added);
+            continue;
         }
-        grads = Some(match grads {
-            None => Grads::One(more),
-            Some(grads) => Grads::add(grads, &model, more),
-        });
+        let mut cx = cx(i).recomputing(params.recompute);
+        let part = loss_of(&model, piece, params.smoothing, Reduce::Over(over as f32), &mut cx)?;
+        losses.push([part.plain.into_scalar::<f32>(), part.objective.clone().into_scalar::<f32>()]);
+        let grads = part.objective.backward();
+        if params.step == 1 && i == mine.start {
+            refuse_unreached(&model, &grads).map_err(|e| Error::new("gradients", e.to_string(), e.hint()))?;
+        }
+        if pieces.len() == 1 {
+            alone = Some(Grads::One(grads));
+        } else {
+            tree.push(TreeNode { start: i, level: 0, value: Some(Grads::by_path(&model, &grads)) }, Grads::added);
+        }
     }
-    let Some(grads) = grads else {
-        return Err(Error::new("step", "there is no batch", "give at least one"));
+    let grads = match (alone, exchange) {
+        (Some(grads), _) if team.size() == 1 || exchange == Exchange::Nothing => grads,
+        (alone, Exchange::Gradients(wire)) if team.size() > 1 => {
+            let nodes = match alone {
+                Some(_) => return Err(Error::internal("step", "one piece for several ranks")),
+                None => tree.nodes().into_iter().map(|node| flat_node(&model, node)).collect(),
+            };
+            let filled: Vec<bool> = pieces.iter().map(|piece| piece.rows > 0).collect();
+            let sum = sum(team, &filled, nodes, flat::length(&model), wire)?;
+            losses = all_losses(team, &losses)?;
+            Grads::Sum(flat::by_path(&model, &sum)?)
+        }
+        _ => {
+            // From the first of these pieces on, wherever they stand: what others have is empty here.
+            let mut whole = TreeSum::default();
+            for (start, level) in nodes_of(0..mine.start) {
+                whole.push(TreeNode { start, level, value: None }, Grads::added);
+            }
+            tree.nodes().into_iter().for_each(|node| whole.push(node, Grads::added));
+            Grads::Sum(whole.total(Grads::added).unwrap_or_default())
+        }
     };
+    let [loss, objective] = losses.iter().fold([0.0; 2], |[a, b], [x, y]| [a + x, b + y]);
     let norm = grads.norm(&model);
     let tokens = batches.iter().map(|b| b.lengths.iter().chain(&b.memory_lengths).sum::<usize>()).sum();
     let skipped = guard.objects(objective, norm).map(|objection| match objection {
-        Objection::NonFinite => Skipped::NonFinite { first: guard::first_bad(&model, &grads, batches, cx) },
+        Objection::NonFinite => {
+            let parts: Vec<Batch> = pieces[counted.clone()].iter().map(|p| p.clone().into_owned()).collect();
+            Skipped::NonFinite { first: guard::first_bad(&model, &grads, &parts, |i| cx(counted.start + i)) }
+        }
         Objection::Spike { of, z } => Skipped::Spike {
             what: format!("{of} lies {z:.1} deviations above the last {} steps", guard::WINDOW),
             largest: grads.largest(&model).unwrap_or_default(),
@@ -102,6 +183,36 @@ pub fn learn<N: Trainable>(
     });
     let model = if skipped.is_none() { optimizer.update(model, grads, params.rate, norm) } else { model };
     Ok((model, StepOutcome { loss, objective, norm, tokens, skipped }))
+}
+
+/// The pieces of a step, at least `shards` of them: the same number of each micro-batch, neighbouring rows together. Where
+/// there are more pieces than rows, some are empty.
+fn pieces(batches: &[Batch], shards: usize) -> Vec<Cow<'_, Batch>> {
+    let each = shards.div_ceil(batches.len().max(1)).max(1);
+    match each {
+        1 => batches.iter().map(Cow::Borrowed).collect(),
+        _ => batches
+            .iter()
+            .flat_map(|batch| (0..each).map(move |k| Cow::Owned(batch.part(leaves_of(k, each, batch.rows)))))
+            .collect(),
+    }
+}
+
+/// A node with its gradients as one vector.
+fn flat_node<N: Trainable>(model: &N, node: TreeNode<BTreeMap<String, Tensor<1>>>) -> TreeNode<Vec<f32>> {
+    let TreeNode { start, level, value } = node;
+    TreeNode { start, level, value: value.map(|grads| flat::of(model, &grads)) }
+}
+
+/// The losses of all pieces in their order, whoever computed them.
+fn all_losses(team: &Team, mine: &[[f32; 2]]) -> Result<Vec<[f32; 2]>> {
+    let told = team.gather(&encode(mine.as_flattened(), Wire::F32))?;
+    let mut all = vec![];
+    for bytes in told {
+        let values = decode(&bytes, bytes.len() / 4, Wire::F32)?;
+        all.extend(values.chunks_exact(2).map(|pair| [pair[0], pair[1]]));
+    }
+    Ok(all)
 }
 
 /// The loss of a batch, twice, each a tensor of one element.
@@ -112,10 +223,22 @@ pub struct Loss {
     pub plain: Tensor<1>,
 }
 
-/// The loss of a batch.
+/// The loss of a batch. The head, which has a score for each word, answers only where there is a target: a masked language
+/// model is asked for a seventh of its tokens.
 pub fn loss_of<N: Trainable>(model: &N, batch: &Batch, smoothing: f32, reduce: Reduce, cx: &mut Cx) -> Result<Loss> {
+    let counted: Vec<usize> = (0..batch.weights.len()).filter(|i| batch.weights[*i] != 0.0).collect();
+    // To pick rows costs a little: it pays where a tenth can be left out.
+    let few = batch.aim == Aim::Tokens && !counted.is_empty() && counted.len() * 10 <= batch.weights.len() * 9;
+    if few {
+        cx.answers = Answers::At(counted.as_slice().into());
+    }
     let scores = model.forward(batch, cx)?;
-    let (targets, weights) = (batch.targets.clone().into(), Some(batch.weights.clone().into()));
+    // A network of somebody else's may answer everywhere all the same.
+    let (targets, weights) = match few && scores.dims()[0] == counted.len() {
+        true => counted.iter().map(|i| (batch.targets[*i], batch.weights[*i])).unzip(),
+        false => (batch.targets.clone(), batch.weights.clone()),
+    };
+    let (targets, weights) = (targets.into(), Some(weights.into()));
     let (objective, plain) = cross_entropies(scores, &CrossEntropy { targets, weights, smoothing, reduce });
     Ok(Loss { objective, plain })
 }
@@ -123,15 +246,43 @@ pub fn loss_of<N: Trainable>(model: &N, batch: &Batch, smoothing: f32, reduce: R
 /// The mean loss of batches, each target counted once, without dropout or smoothing; and how many targets there were.
 pub fn mean_loss<N: Trainable>(model: &N, batches: impl IntoIterator<Item = Result<Batch>>) -> Result<(f64, u64)> {
     let model = model.valid();
-    let (mut sum, mut over) = (0.0, 0.0);
-    for batch in batches {
-        let batch = batch?;
-        let weights: f64 = batch.weights.iter().map(|w| *w as f64).sum();
-        if weights > 0.0 {
-            let mean = loss_of(&model, &batch, 0.0, Reduce::Mean, &mut Cx::eval())?.plain.into_scalar::<f32>();
-            (sum, over) = (sum + mean as f64 * weights, over + weights);
-        }
+    let losses = batches.into_iter().map(|batch| weighted_loss(&model, &batch?)).collect::<Result<Vec<_>>>()?;
+    mean_of(&losses)
+}
+
+/// The same of batches `0..n`, which ranks share out among them; the mean has the same bits on any number of them.
+pub fn mean_loss_shared<N: Trainable>(
+    model: &N,
+    n: u64,
+    batch: impl Fn(u64) -> Result<Batch>,
+    team: &Team,
+) -> Result<(f64, u64)> {
+    let model = model.valid();
+    let (rank, size) = (team.rank() as u64, team.size() as u64);
+    let mine = (rank..n).step_by(size as usize);
+    let mine = mine.map(|i| weighted_loss(&model, &batch(i)?)).collect::<Result<Vec<_>>>()?;
+    let bytes: Vec<u8> = mine.iter().flatten().flat_map(|v| v.to_le_bytes()).collect();
+    let told = if size == 1 { vec![bytes] } else { team.gather(&bytes)? };
+    let value = |i: u64, k: usize| {
+        let (of, at) = (told.get((i % size) as usize)?, (i / size) as usize * 16 + k * 8);
+        of.get(at..at + 8)?.try_into().ok().map(f64::from_le_bytes)
+    };
+    let all: Option<Vec<[f64; 2]>> = (0..n).map(|i| Some([value(i, 0)?, value(i, 1)?])).collect();
+    mean_of(&all.ok_or_else(|| Error::internal("validation", "another rank told fewer losses than batches"))?)
+}
+
+/// The sum of the losses of a batch, and of their weights.
+fn weighted_loss<N: Trainable>(model: &N, batch: &Batch) -> Result<[f64; 2]> {
+    let weights: f64 = batch.weights.iter().map(|w| *w as f64).sum();
+    if weights == 0.0 {
+        return Ok([0.0; 2]);
     }
+    let mean = loss_of(model, batch, 0.0, Reduce::Mean, &mut Cx::eval())?.plain.into_scalar::<f32>();
+    Ok([mean as f64 * weights, weights])
+}
+
+fn mean_of(losses: &[[f64; 2]]) -> Result<(f64, u64)> {
+    let [sum, over] = losses.iter().fold([0.0; 2], |[sum, over], [s, w]| [sum + s, over + w]);
     if over == 0.0 {
         return Err(Error::new("validation", "no target counts", "give examples that fit the model"));
     }
@@ -202,6 +353,78 @@ mod tests {
         let (plain, smoothed) = (run(0.0), run(0.5));
         assert_eq!((plain.loss, plain.objective), (smoothed.loss, plain.loss));
         assert!((smoothed.objective - smoothed.loss).abs() > 1e-3, "{smoothed:?}");
+    }
+
+    /// Ranks that learn apart: one whose pieces hold no row learns from the whole batch.
+    #[test]
+    fn a_rank_without_rows_learns_from_all_of_them() {
+        let (model, batch) = parts();
+        let learn_as = |rank: &dyn crate::dist::Collective| {
+            let (team, mut guard) = (Team::new(rank), Guard::default());
+            let share = Share { team: &team, shards: 8, exchange: Exchange::Nothing };
+            let batches = std::slice::from_ref(&batch);
+            let step = learn_shared(model.clone(), &mut Optimizer::default(), batches, PARAMS, &mut guard, share);
+            let (after, done) = step.expect("a step");
+            assert_eq!(done.skipped, None);
+            (done.loss, flat::weights(&after))
+        };
+        let ranks = crate::dist::local::ranks(2);
+        let ((loss, with_none), (other, with_row)) = (learn_as(&ranks[0]), learn_as(&ranks[1]));
+        assert!(loss > 0.0 && loss == other);
+        assert_eq!(with_none, with_row, "there is one row, and both learn from it");
+        assert_ne!(with_none, flat::weights(&model));
+    }
+
+    /// A network that answers everywhere, whatever it is asked for.
+    #[derive(burn::module::Module, Debug)]
+    struct Everywhere {
+        inner: Transformer,
+    }
+
+    impl Trainable for Everywhere {
+        fn forward(&self, batch: &Batch, cx: &mut Cx) -> Result<Tensor<2>> {
+            cx.answers = Answers::Every;
+            self.inner.forward(batch, cx)
+        }
+    }
+
+    /// Scores where there is no target change neither the loss nor a gradient; they need not be made.
+    #[test]
+    fn a_head_that_answers_where_there_are_targets_learns_the_same() {
+        for preset in ["tiny-decoder", "tiny-encoder", "tiny-pair"] {
+            let spec = presets::find(preset).expect("a preset").spec();
+            let model = Transformer::new(&spec, 1, &Device::flex().autodiff()).expect("a network");
+            let pair = spec.encoder().is_some() && spec.decoder().is_some();
+            let weights: Vec<f32> = (0..10).map(|i| if i % 4 == 1 { 1.0 + i as f32 } else { 0.0 }).collect();
+            let batch = Batch {
+                rows: 2,
+                length: 5,
+                lengths: vec![5, 4],
+                ids: (5..15).collect(),
+                targets: weights.iter().map(|w| if *w > 0.0 { 7 } else { -100 }).collect(),
+                weights,
+                memory_length: if pair { 3 } else { 0 },
+                memory: if pair { vec![4, 5, 6, 7, 8, 9] } else { vec![] },
+                memory_lengths: if pair { vec![3, 3] } else { vec![] },
+                ..Batch::default()
+            };
+            assert_eq!(model.forward(&batch, &mut Cx::eval().answering([1, 5, 9].into())).unwrap().dims()[0], 3);
+            let learn_once = |everywhere: bool| {
+                let cx = &mut Cx::train(1, 1);
+                let loss = match everywhere {
+                    true => loss_of(&Everywhere { inner: model.clone() }, &batch, 0.1, Reduce::Mean, cx),
+                    false => loss_of(&model, &batch, 0.1, Reduce::Mean, cx),
+                };
+                let loss = loss.expect("a loss");
+                let grads = loss.objective.backward();
+                (loss.plain.into_scalar::<f32>(), flat::of(&model, &Grads::by_path(&model, &grads)))
+            };
+            let ((want, full), (got, few)) = (learn_once(true), learn_once(false));
+            assert!((want - got).abs() < 1e-5, "{preset}: {want} {got}");
+            let worst = full.iter().zip(&few).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(worst < 1e-5, "{preset}: {worst}");
+            assert!(full.iter().any(|g| *g != 0.0));
+        }
     }
 
     #[test]

@@ -43,7 +43,8 @@ use qkv_nn::{Cx, device};
 
 /// A network that can be trained.
 pub trait Trainable: Module {
-    /// A row of scores for each target of the batch, `[N, V]`.
+    /// A row of scores for each target of the batch, `[N, V]`; or for those only which the context asks for
+    /// ([`qkv_nn::Answers::At`]), in their order.
     fn forward(&self, batch: &Batch, cx: &mut Cx) -> Result<Tensor<2>>;
 }
 

@@ -47,9 +47,14 @@ impl Fail {
 
     /// Tells the person on stderr.
     pub(crate) fn report(&self) -> ExitCode {
+        ExitCode::from(self.tell())
+    }
+
+    /// The same; hands out the exit code as a number.
+    pub(crate) fn tell(&self) -> u8 {
         let hint = if self.hint.is_empty() { String::new() } else { format!("hint: {}\n", self.hint) };
         talk_part(format_args!("error: {}\n{hint}", self.message));
-        ExitCode::from(self.code)
+        self.code
     }
 }
 

@@ -33,6 +33,7 @@ fn tasks() -> [PossibleValue; 7] {
   qkv finetune MODEL --task translate --data pairs.tsv --set data.prefix=\"correct: \"
   qkv finetune MODEL --task generate --data book.txt --set train.steps=1000
   qkv finetune MODEL --task image --data pictures/
+  qkv finetune MODEL --task classify --data reviews.csv --dry-run      what it would cost
   qkv finetune --resume --out runs/finetune-classify       go on with one that was stopped
 With --lora the run also holds adapter/, which PEFT loads and `qkv merge` adds to a model.")]
 pub(crate) struct Args {
@@ -88,12 +89,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         }
         return resume(
             args.out.as_deref(),
-            None,
+            || Ok(None),
             |recipe| args.changed(recipe.threads(args.threads)),
             false,
+            args.threads,
             args.tell,
         );
     }
+    start(|| made(args), args.threads, args.tell)
+}
+
+/// The recipe that the arguments ask for.
+fn made(args: &Args) -> Result<Recipe, Fail> {
     let model = model_or_newest(args.model.as_deref())?;
     let (Some(task), Some(data)) = (&args.task, args.corpus.data.first()) else {
         return Err(Fail::usage("there is nothing to learn from", "say --data FILE, or --data builtin:NAME"));
@@ -109,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         recipe = recipe.set("model.freeze", args.freeze.as_slice())?;
     }
     recipe = args.changed(recipe)?;
-    start(&args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.tell)
+    Ok(args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)))
 }
 
 impl Args {

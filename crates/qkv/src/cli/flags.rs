@@ -2,7 +2,9 @@
 
 use super::fail::Fail;
 use super::terminal::{talk, talk_part};
+use qkv::TimeBudget;
 use qkv_decode::{Chain, Pick};
+use qkv_runs::cost::NetworkLink;
 use qkv_tasks::chain::{BeamOptions, ChainOptions, TargetPrefix, ids};
 use qkv_tasks::generate::{Generation, Search, Traced};
 
@@ -125,6 +127,57 @@ impl UsualArgs {
             recipe = recipe.set("eval.patience", n)?;
         }
         Ok(recipe)
+    }
+}
+
+/// What a run may cost, and what several machines would make of it.
+#[derive(clap::Args, Clone, Copy, Default)]
+#[command(next_help_heading = "Cost")]
+pub(crate) struct CostArgs {
+    /// Take as many steps as fit in this time, data and judging included: 90s, 30m, 2h. What was chosen stands in the run's recipe
+    #[arg(long, value_name = "TIME", value_parser = budget, conflicts_with_all = ["steps", "epochs", "resume"])]
+    budget: Option<TimeBudget>,
+    /// Choose width and depth, too: the largest network that reads 20 tokens for each of its parameters in the time (Chinchilla)
+    #[arg(long, requires = "budget")]
+    auto_size: bool,
+    /// With --dry-run: what N machines would make of it, on paper
+    #[arg(long, value_name = "N", requires = "dry_run", value_parser = clap::value_parser!(u16).range(1..))]
+    ranks: Option<u16>,
+    /// What lies between two of them, bits or bytes (B) a second: 100Mbit, 1Gbit, 10Gbit, 25GB
+    #[arg(long, value_name = "SPEED", requires = "ranks", value_parser = link, default_value = "1Gbit")]
+    link: Option<NetworkLink>,
+    /// What a message takes on the way, in milliseconds
+    #[arg(long, value_name = "MS", requires = "ranks", default_value_t = 1e3 * qkv_runs::cost::links::LATENCY)]
+    latency: f64,
+}
+
+fn budget(text: &str) -> Result<TimeBudget, String> {
+    TimeBudget::parse(text).map_err(|e| format!("{}; {}", e.what, e.hint))
+}
+
+fn link(text: &str) -> Result<NetworkLink, String> {
+    NetworkLink::parse(text).map_err(|e| format!("{}; {}", e.what, e.hint))
+}
+
+impl CostArgs {
+    /// The recipe with what it may spend.
+    pub(crate) fn set(&self, recipe: qkv::Recipe) -> qkv::Recipe {
+        match self.budget {
+            Some(budget) => recipe.budget(TimeBudget { size: self.auto_size, ..budget }),
+            None => recipe,
+        }
+    }
+
+    /// How many machines are asked about, and what lies between them.
+    pub(crate) fn machines(&self) -> Result<Option<(usize, NetworkLink)>, Fail> {
+        let (Some(ranks), Some(link)) = (self.ranks, self.link) else { return Ok(None) };
+        match self.latency >= 0.0 && self.latency.is_finite() {
+            true => Ok(Some((ranks.into(), link.with_latency(self.latency / 1e3)))),
+            false => Err(Fail::usage(
+                format!("--latency {}: is not a time", self.latency),
+                "write milliseconds, such as 0.1",
+            )),
+        }
     }
 }
 

@@ -6,8 +6,10 @@ mod bench;
 mod chat;
 mod classify;
 mod compare;
+mod completions;
 mod convert;
 mod data;
+mod doctor;
 mod embed;
 mod evaluate;
 mod explain;
@@ -20,6 +22,7 @@ mod image;
 mod input;
 mod inspect;
 mod logits;
+mod man;
 mod merge;
 mod report;
 mod runs;
@@ -107,6 +110,12 @@ enum Verb {
     Merge(merge::Args),
     /// Measure speed: training, decoding, translating, encoding, or each kernel
     Bench(bench::Args),
+    /// What this machine can do, and what is in its way
+    Doctor(doctor::Args),
+    /// Print what makes a shell complete verbs, flags and recipes
+    Completions(completions::Args),
+    /// Manual pages: one on stdout, or all of them in a directory
+    Man(man::Args),
 }
 
 impl Cli {
@@ -140,6 +149,9 @@ impl Cli {
             Verb::See(args) => see::run(args),
             Verb::Merge(args) => merge::run(args),
             Verb::Bench(args) => bench::run(args),
+            Verb::Doctor(args) => doctor::run(args),
+            Verb::Completions(args) => completions::run(args),
+            Verb::Man(args) => man::run(args),
         }
     }
 }

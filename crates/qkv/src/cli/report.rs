@@ -1,15 +1,18 @@
 //! What a run came to, told to a person or as one line of JSON.
 
 use super::fail::Fail;
+use super::flags::CostArgs;
 use super::show::Show;
 use super::signals::asked_to_stop;
-use super::terminal::say;
-use qkv::{Ended, Judged, Outcome, Recipe, Run, Task};
+use super::terminal::{say, talk};
+use qkv::{Collective, Ended, Judged, Outcome, Recipe, Run, Task};
 use qkv_metric::human_duration;
+use qkv_runs::cost::links;
 use qkv_runs::session;
 use qkv_tasks::locate;
 use qkv_tasks::sheet::{self, Given};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// What a verb that trains does with its recipe, and how it tells about it.
@@ -18,22 +21,67 @@ pub(crate) struct TellArgs {
     /// Print the recipe with all changes, every key with what it means, and do nothing
     #[arg(long)]
     print_recipe: bool,
-    /// Read the data, build the network, say what would be done; write nothing
+    /// Read the data, build the network, take some steps: say what would be done, and what it would cost; write nothing
     #[arg(long, conflicts_with = "print_recipe")]
     dry_run: bool,
-    /// Print the scores as one line of JSON
+    /// Print the scores, or with --dry-run the cost, as one line of JSON
     #[arg(long)]
     json: bool,
     /// Tell nothing on the way but warnings
     #[arg(long)]
     quiet: bool,
+    /// Share the steps among the ranks of an MPI job: mpirun -np 4 qkv train … --dist mpi
+    #[arg(long, value_name = "HOW", value_enum)]
+    dist: Option<Dist>,
+    #[command(flatten)]
+    cost: CostArgs,
+}
+
+/// How several processes share a run.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq)]
+enum Dist {
+    /// as ranks of MPI; the program must have been built with `--features mpi`
+    Mpi,
+}
+
+/// Runs among the ranks of an MPI job. Rank 0 knows what is to be done, does it and tells what it came to; the others need
+/// neither its files nor its disk. A rank that fails says which it is.
+fn among(
+    how: TellArgs,
+    threads: usize,
+    work: impl FnOnce(&dyn Collective, &AtomicBool, &mut Show) -> Result<Option<Run>, Fail> + Send,
+) -> Result<(), Fail> {
+    let stop = asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?;
+    let work = |ranks: &dyn Collective| {
+        if ranks.rank() > 0 {
+            return Ok(Run::beside(ranks, threads, &stop)?);
+        }
+        let mut show = Show::new(how.quiet);
+        let run = work(ranks, &stop, &mut show)?;
+        run.map_or(Ok(()), |run| told(run, show, how.json))
+    };
+    qkv_mpi::with_world(work, |rank, fail: &Fail| {
+        if rank > 0 {
+            talk(format_args!("rank {rank}:"));
+        }
+        fail.tell().into()
+    })
 }
 
 /// Runs a new recipe and tells what it came to, or only shows it.
-pub(crate) fn start(recipe: &Recipe, how: TellArgs) -> Result<(), Fail> {
+pub(crate) fn start(
+    make: impl FnOnce() -> Result<Recipe, Fail> + Send,
+    threads: usize,
+    how: TellArgs,
+) -> Result<(), Fail> {
+    let make = || Ok::<_, Fail>(how.cost.set(make()?));
     if how.print_recipe || how.dry_run {
-        return shown(recipe, how);
+        return shown(&make()?, how);
     }
+    if how.dist == Some(Dist::Mpi) {
+        return among(how, threads, |ranks, stop, show| Ok(make()?.run_among(ranks, stop, show)?));
+    }
+    let recipe = make()?;
     let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::new(how.quiet));
     told(recipe.run_until(&stop, &mut show)?, show, how.json)
 }
@@ -42,28 +90,53 @@ fn shown(recipe: &Recipe, how: TellArgs) -> Result<(), Fail> {
     if how.print_recipe {
         return say(recipe.full_text()?.trim_end());
     }
-    recipe.preview()?.lines().iter().try_for_each(say)?;
+    let machines = how.cost.machines()?;
+    let told = recipe.preview()?;
+    // What is exchanged is a gradient of every number that learns.
+    let exchanged = told.forecast.as_ref().map(|f| (4 * f.learning, f.measured.step));
+    if how.json {
+        let mut json = told.json();
+        if let (Some((ranks, link)), Some((bytes, step))) = (machines, exchanged) {
+            let [shared, own] = [step / ranks as f64, step].map(|step| links::efficiency(ranks, bytes, step, &link));
+            json["ranks"] = serde_json::json!({"link": link, "one_batch_shared": shared, "a_batch_for_each": own});
+        }
+        return say(json);
+    }
+    told.lines().iter().try_for_each(say)?;
+    if let (Some((ranks, link)), Some((bytes, step))) = (machines, exchanged) {
+        links::lines(ranks, bytes, step, &link).iter().try_for_each(say)?;
+    }
     say("nothing was written: --dry-run")
 }
 
-/// Goes on with the run in `dir`, or with the newest one. `named` is a recipe that it should have been begun with, where one
-/// was named; `change` brings the changes of the command line.
+/// Goes on with the run in `dir`, or with the newest one. `named` gives the recipe that it should have been begun with, where
+/// one was named; `change` brings the changes of the command line.
 pub(crate) fn resume(
     dir: Option<&Path>,
-    named: Option<Recipe>,
-    change: impl FnOnce(Recipe) -> Result<Recipe, Fail>,
+    named: impl FnOnce() -> Result<Option<Recipe>, Fail> + Send,
+    change: impl FnOnce(Recipe) -> Result<Recipe, Fail> + Send,
     force: bool,
+    threads: usize,
     how: TellArgs,
 ) -> Result<(), Fail> {
-    let dir = dir.map_or_else(locate::newest, |dir| Ok(dir.to_path_buf()))?;
-    let begun = match named {
-        Some(recipe) => recipe,
-        None => Recipe::parse(&dir.display().to_string(), &session::recipe_of(&dir)?)?,
+    let held = || {
+        let dir = dir.map_or_else(locate::newest, |dir| Ok(dir.to_path_buf()))?;
+        let begun = match named()? {
+            Some(recipe) => recipe,
+            None => Recipe::parse(&dir.display().to_string(), &session::recipe_of(&dir)?)?,
+        };
+        Ok::<_, Fail>((change(begun)?, dir))
     };
-    let recipe = change(begun)?;
     if how.print_recipe || how.dry_run {
-        return shown(&recipe, how);
+        return shown(&held()?.0, how);
     }
+    if how.dist == Some(Dist::Mpi) {
+        return among(how, threads, |ranks, stop, show| {
+            let (recipe, dir) = held()?;
+            Ok(recipe.resume_among(ranks, &dir, force, stop, show)?)
+        });
+    }
+    let (recipe, dir) = held()?;
     let (stop, mut show) = (asked_to_stop().map_err(|e| Fail::failed("signals", e, ""))?, Show::new(how.quiet));
     told(recipe.resume_in(&dir, force, &stop, &mut show)?, show, how.json)
 }
@@ -97,7 +170,7 @@ fn as_json(outcome: &Outcome) -> Result<(), Fail> {
     say(serde_json::json!({
         "run": dir.display().to_string(), "model": dir.join("model").display().to_string(),
         "step": outcome.step, "seconds": outcome.seconds, "scores": scores,
-    "baseline": outcome.baseline,
+        "baseline": outcome.baseline, "cost": outcome.cost,
         "pass": outcome.verdict.as_ref().map(|v| v.pass), "memory": {"predicted": predicted, "peak": peak},
     }))
 }
@@ -130,6 +203,7 @@ fn as_text(outcome: &Outcome) -> Result<(), Fail> {
     if let Some(verdict) = &outcome.verdict {
         say(verdict)?;
     }
+    outcome.cost.map_or(Ok(()), say)?;
     let dir = &outcome.dir;
     say(format!("model: {}   report: {}", dir.join("model").display(), dir.join("report.html").display()))?;
     next(outcome.task, dir, &outcome.samples).map_or(Ok(()), say)

@@ -124,6 +124,7 @@ impl Observer for Show {
                 *self = Self::telling(self.telling);
                 beginning.lines().iter().for_each(|line| self.line(line));
             }
+            Event::Forecast(forecast) => forecast.lines().iter().for_each(|line| self.line(line)),
             Event::Note(note) => self.line(note),
             Event::Step(t) => {
                 self.eta.step(Duration::from_secs_f64(t.took.max(0.0)));
@@ -144,7 +145,7 @@ impl Observer for Show {
                 let line = format!("step {step} · validation loss {loss:.4}{score}{mark}");
                 if self.telling == Telling::Live { self.valid = Some(line) } else { self.line(&line) }
             }
-            Event::Saved { .. } | Event::Baseline(_) => {}
+            Event::Saved { .. } | Event::Baseline(_) | Event::Checked(_) => {}
             Event::Samples { judged, .. } => {
                 // What is right is said, too, where it is short: a class, an answer.
                 let right =

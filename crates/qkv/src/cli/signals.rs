@@ -27,11 +27,12 @@ pub(crate) fn forget_interrupt() {
     INTERRUPTED.store(false, Ordering::SeqCst);
 }
 
-/// For a run: the first Ctrl-C (or kill, or a terminal that is closed) asks to finish the step and save.
+/// For a run: the first Ctrl-C (or kill, or a terminal that is closed, or USR1, which Slurm and mpirun pass on) asks to
+/// finish the step and save.
 pub(crate) fn asked_to_stop() -> std::io::Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGUSR1] {
         if signal == SIGHUP && is_ignored(signal) {
             continue; // `nohup` asked for that
         }

@@ -17,7 +17,10 @@ const EXAMPLES: &str = "Examples:
   qkv train sentiment --data train.csv --valid valid.csv --test test.csv
   qkv train sentiment --data \"reviews/*.csv\" --epochs 5 --batch 16 --lr 5e-4
   qkv train --list                               the recipes, a line each
-  qkv train gpt --dry-run                        what would be done; nothing is written
+  qkv train gpt --dry-run                        what would be done and what it would cost; nothing is written
+  qkv train gpt --budget 30m                     as many steps as fit in half an hour
+  qkv train gpt --budget 30m --auto-size --dry-run   and as large a network as they are enough for
+  qkv train gpt --dry-run --ranks 8 --link 1Gbit     what eight machines would make of it
   qkv train gpt --print-recipe > mine.toml       every setting, commented; then: qkv train mine.toml
   qkv train --resume                             go on with the newest run
 A run that misses its goal says FAIL and ends with exit code 1; its model is kept.";
@@ -75,11 +78,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         return say(recipes());
     }
     if args.resume {
-        let named = args.recipe.as_deref().map(Recipe::named).transpose()?;
-        return resume(args.out.as_deref(), named, |recipe| args.changed(recipe), args.force, args.tell);
+        let named = || Ok(args.recipe.as_deref().map(Recipe::named).transpose()?);
+        let change = |recipe| args.changed(recipe);
+        return resume(args.out.as_deref(), named, change, args.force, args.threads, args.tell);
     }
-    let recipe = args.changed(Recipe::named(args.recipe.as_deref().unwrap_or("translate"))?)?;
-    start(&args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)), args.tell)
+    let make = || {
+        let recipe = args.changed(Recipe::named(args.recipe.as_deref().unwrap_or("translate"))?)?;
+        Ok(args.out.iter().fold(recipe, |recipe, dir| recipe.out(dir)))
+    };
+    start(make, args.threads, args.tell)
 }
 
 impl Args {

@@ -99,7 +99,8 @@ fn checkpoint_files() -> Vec<(&'static str, Vec<u8>)> {
     let model = qkv_model::Transformer::new(&spec, 1, &Device::flex().autodiff()).expect("a network");
     let all = qkv_runs::checkpoint::Checkpoints::open(dir.path(), 2);
     let state = qkv_runs::checkpoint::State { step: 1, data: "abc".into(), ..Default::default() };
-    let place = all.save(&model, &qkv_optim::Optimizer::default(), None, &state, true).expect("a checkpoint");
+    let place =
+        all.save(&model, &qkv_optim::Optimizer::default(), Default::default(), &state, true).expect("a checkpoint");
     let read = |name: &str| std::fs::read(place.join(name)).expect("a file");
     vec![
         ("ckpt-000001/state.json", read("state.json")),

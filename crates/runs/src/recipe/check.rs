@@ -7,6 +7,9 @@ use qkv_tasks::Metric;
 /// The most micro-batches of a step: they are prepared together.
 const ACCUMULATE: usize = 100_000;
 
+/// The most pieces of a step.
+const SHARDS: usize = 4096;
+
 impl Recipe {
     /// Refuses keys that were set and that nothing reads, because of another key.
     fn check_unread(&self, place: &str) -> Result<()> {
@@ -39,6 +42,15 @@ impl Recipe {
                 "set lora.rank, or leave it out",
             );
         }
+        let meeting = (self.dist.rate, self.dist.momentum) != (usual.dist.rate, usual.dist.momentum);
+        if self.dist.every == 1 && meeting {
+            let what = "dist.every is 1: ranks exchange gradients, and there is no meeting".into();
+            return refuse("dist.rate".into(), what, "set dist.every, or leave dist.rate and dist.momentum out");
+        }
+        if self.dist.every == 1 && self.dist.shards == 1 && !self.dist.wire.is_empty() {
+            let what = "dist.shards is 1: a step is not shared, and nothing travels".into();
+            return refuse("dist.wire".into(), what, "set dist.shards, or leave it out");
+        }
         if self.train.tokens > 0 && ![0, usual.train.rows].contains(&self.train.rows) {
             let what = format!("train.tokens = {} says how large a batch is", self.train.tokens);
             return refuse("train.rows".into(), what, "set train.tokens=0 to count rows");
@@ -52,7 +64,7 @@ impl Recipe {
             true => Ok(()),
             false => Err(Error::new(format!("{place}: {key}"), what, hint)),
         };
-        let Self { data, model, train, optim, schedule, checkpoint, eval, lora, .. } = self;
+        let Self { data, model, train, optim, schedule, checkpoint, eval, lora, dist, .. } = self;
         let some = "use 1 or more";
         ensure(train.steps > 0, "train.steps", "0 steps learn nothing", some)?;
         let epochs = train.epochs.is_finite() && (0.0..=1e6).contains(&train.epochs);
@@ -65,6 +77,23 @@ impl Recipe {
             "use at most 100,000",
         )?;
         ensure(train.tokens > 0 || train.rows > 0, "train.rows", "a batch of 0 rows", some)?;
+        ensure((1..=SHARDS).contains(&dist.shards), "dist.shards", "is not a number of pieces", "use 1 to 4096")?;
+        ensure(dist.every > 0, "dist.every", "0 steps between two meetings", some)?;
+        let wires = ["", "f32", "bf16"];
+        ensure(
+            wires.contains(&dist.wire.as_str()),
+            "dist.wire",
+            "is not a way for numbers to travel",
+            "use f32 or bf16",
+        )?;
+        ensure(dist.rate.is_finite() && dist.rate > 0.0, "dist.rate", "is not a rate", "use about 0.7")?;
+        ensure((0.0..1.0).contains(&dist.momentum), "dist.momentum", "is not a share that is kept", "use 0.5 to 0.9")?;
+        ensure(
+            dist.every == 1 || train.average == 0.0,
+            "train.average",
+            "dist.every is above 1: between two meetings there is no common network to average",
+            "leave one of them out",
+        )?;
         ensure(train.log > 0, "train.log", "0 steps between two lines", some)?;
         qkv_nn::device::choose(&train.device)
             .map_err(|e| Error::new(format!("{place}: train.device"), e.what, e.hint))?;

@@ -1,6 +1,7 @@
 //! The sections of a recipe, each with its defaults: what a recipe does not say is as it is here.
 
 use qkv_base::Task;
+use qkv_train::dist::Wire;
 use qkv_train::schedule::Curve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -281,5 +282,39 @@ impl Lora {
     /// How large and how strong the adapters are.
     pub fn size(&self) -> qkv_nn::LoraSize {
         qkv_nn::LoraSize { rank: self.rank, alpha: self.alpha, dropout: self.dropout }
+    }
+}
+
+/// How several ranks share the steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Dist {
+    /// pieces of a step at least; what is learnt depends on it, and not on how many ranks share them
+    pub shards: usize,
+    /// steps between two meetings of the ranks; 1: they exchange gradients at every step
+    pub every: u64,
+    /// η of a meeting
+    pub rate: f32,
+    /// μ of a meeting
+    pub momentum: f32,
+    /// how numbers travel: `f32` or `bf16`; empty: f32, and bf16 where every is above 1
+    pub wire: String,
+}
+
+impl Default for Dist {
+    /// One piece a batch; where ranks meet seldom, as "DiLoCo" found best.
+    fn default() -> Self {
+        Self { shards: 1, every: 1, rate: 0.7, momentum: 0.9, wire: String::new() }
+    }
+}
+
+impl Dist {
+    /// How numbers travel.
+    pub fn wire(&self) -> Wire {
+        match self.wire.as_str() {
+            "bf16" => Wire::Bf16,
+            "" if self.every > 1 => Wire::Bf16,
+            _ => Wire::F32,
+        }
     }
 }

@@ -61,7 +61,7 @@ impl<F: FnOnce() -> Spec> Subject<'_, F> {
         let device = device::default();
         match self.model {
             Some(path) => Ok(qkv_tasks::locate::model(path)?.load_packed(&device, self.weights)?.model),
-            None => Ok(qkv_model::precision::pack(Transformer::new(&(self.spec)(), 0, &device)?, self.weights)),
+            None => Ok(qkv_model::precision::pack(Transformer::new(&(self.spec)(), 0, &device)?, self.weights)?),
         }
     }
 }

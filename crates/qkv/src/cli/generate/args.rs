@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// How much being unlike counts in contrastive search, 0 to 1
     #[arg(long, value_name = "A", default_value_t = 0.6, requires = "contrastive", allow_hyphen_values = true)]
     pub(super) alpha: f64,
-    /// Guess the next tokens from the prompt and what was said (ngram), and check several in one pass: the same text, sooner where it
-    /// repeats itself
+    /// Guess the next tokens from the prompt and what was said (ngram), or from what a model with an encoder reads (source), and
+    /// check several in one pass: the same text, sooner where it repeats itself
     #[arg(long, value_name = "KIND", default_value_t, hide_default_value = true, value_parser = clap::value_parser!(Draft))]
     pub(super) draft: Draft,
     /// Too long a prompt: refuse it, or drop its beginning
@@ -111,6 +111,10 @@ impl Args {
         if self.draft != Draft::None && search.rows() > 1 {
             let what = "--draft guesses for one continuation; a beam, --n and contrastive search have several rows";
             return Err(Fail::usage(what, "leave out --draft, or ask for one continuation"));
+        }
+        if self.draft == Draft::Source && !model.is_pair() {
+            let what = "--draft source: the model has no encoder, and nothing that it reads is a source";
+            return Err(Fail::usage(what, "use --draft ngram, which guesses from the prompt"));
         }
         Ok(Generation {
             max_tokens: self.max_tokens,
