@@ -13,7 +13,7 @@
 //! if there is any smoothing, which asks for every class. NaN, +∞, or a row of −∞ alone make the loss NaN. Rows that do
 //! not count are not looked at, whatever they hold.
 
-use crate::fused::{Fused, apply, contiguous, elements, elements_mut, tensor, uninit};
+use crate::fused::{Fused, apply, contiguous, elements, elements_mut, rows_and_width, tensor, uninit};
 use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::{self, simd};
 use crate::threads;
@@ -54,8 +54,16 @@ impl CrossEntropy {
         Self { targets: targets.into(), weights: None, smoothing: 0.0, reduce: Reduce::Mean }
     }
 
+    /// Whether there is a target for each of `n` rows, and each is one of `v` words.
+    pub(crate) fn check(&self, n: usize, v: usize) {
+        assert_eq!(self.targets.len(), n, "cross_entropy: one target for each row of logits");
+        assert!(self.weights.as_ref().is_none_or(|w| w.len() == n), "cross_entropy: one weight for each row of logits");
+        let bad = self.targets.iter().find(|&&t| t != IGNORED && !(0..v as i64).contains(&t));
+        assert_eq!(bad, None, "cross_entropy: target outside the vocabulary of {v}");
+    }
+
     /// The factor of row i: its weight over the divisor, 0 where ignored.
-    fn factors(&self) -> Vec<f32> {
+    pub(crate) fn factors(&self) -> Vec<f32> {
         let weight = |(i, &t): (usize, &i64)| match &self.weights {
             _ if t == IGNORED => 0.0,
             Some(w) => w[i],
@@ -97,10 +105,7 @@ pub fn cross_entropy(logits: Tensor<2>, how: &CrossEntropy) -> Tensor<1> {
 /// As [`cross_entropy`].
 pub fn cross_entropies(logits: Tensor<2>, how: &CrossEntropy) -> (Tensor<1>, Tensor<1>) {
     let [n, v] = logits.dims();
-    assert_eq!(how.targets.len(), n, "cross_entropy: one target for each row of logits");
-    assert!(how.weights.as_ref().is_none_or(|w| w.len() == n), "cross_entropy: one weight for each row of logits");
-    let bad = how.targets.iter().find(|&&t| t != IGNORED && !(0..v as i64).contains(&t));
-    assert_eq!(bad, None, "cross_entropy: target outside the vocabulary of {v}");
+    how.check(n, v);
     match apply(how.clone(), [Some(logits.into_dispatch())]) {
         Ok(both) => {
             let both = Tensor::<1>::from_dispatch(both); // [2]
@@ -142,15 +147,20 @@ impl Fused<1> for CrossEntropy {
     fn forward(&self, [logits]: [Option<FlexTensor>; 1], keep: bool) -> (FlexTensor, Option<FlexTensor>) {
         let logits = contiguous(logits.expect("cross_entropy has logits"));
         if !keep {
-            return (pair(self.loss(elements(&logits))), None);
+            return (
+                self.loss_of_rows(0, &self.factors(), rows_and_width(&logits).1, elements(&logits)).tensor(),
+                None,
+            );
         }
         let (mut grad, shared) = if logits.is_unique() {
             (logits, None)
         } else {
             (tensor(uninit(logits.layout().num_elements()), logits.layout().shape().clone()), Some(logits))
         };
-        let loss = self.loss_and_gradient(elements_mut(&mut grad), shared.as_ref().map(elements));
-        (pair(loss), Some(grad))
+        let source = shared.as_ref().map(elements);
+        let width = rows_and_width(&grad).1;
+        let loss = self.gradient_of_rows(0, &self.factors(), width, elements_mut(&mut grad), source);
+        (loss.tensor(), Some(grad))
     }
 
     fn backward(&self, mut saved: FlexTensor, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
@@ -164,53 +174,70 @@ impl Fused<1> for CrossEntropy {
     }
 }
 
-/// The loss, and the loss without smoothing: `[2]`.
-fn pair(loss: Pair) -> FlexTensor {
-    tensor(loss.map(|l| l as f32).to_vec(), [2])
+/// A loss, and the same without smoothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loss(Pair);
+
+impl Loss {
+    /// `[2]`
+    pub(crate) fn tensor(self) -> FlexTensor {
+        tensor(self.0.map(|l| l as f32).to_vec(), [2])
+    }
 }
 
-/// A loss, and the same without smoothing.
+impl std::ops::AddAssign for Loss {
+    fn add_assign(&mut self, other: Self) {
+        self.0 = added([self.0, other.0].into_iter());
+    }
+}
+
 type Pair = [f64; 2];
 
 impl CrossEntropy {
-    /// The loss of all rows of `z`.
-    fn loss(&self, z: &[f32]) -> Pair {
-        let factors = self.factors();
-        let Some(width) = self.width(z.len()) else { return [0.0; 2] };
+    /// The loss of the rows of `z`, which are those from `first` on.
+    pub(crate) fn loss_of_rows(&self, first: usize, factors: &[f32], width: usize, z: &[f32]) -> Loss {
+        if z.is_empty() {
+            return Loss::default();
+        }
         let rows = threads::chunk_rows(width);
-        sum(z.len(), z.chunks(rows * width).enumerate().collect(), |(chunk, z)| {
-            let row = |(i, z)| match factors[chunk * rows + i] {
+        Loss(sum(z.len(), z.chunks(rows * width).enumerate().collect(), |(chunk, z)| {
+            let from = first + chunk * rows;
+            let row = |(i, z)| match factors[from + i] {
                 0.0 => [0.0; 2],
-                factor => self.row_loss(chunk * rows + i, z, survey(z)).map(|l| factor as f64 * l),
+                factor => self.row_loss(from + i, z, survey(z)).map(|l| factor as f64 * l),
             };
             added(z.chunks_exact(width).enumerate().map(row))
-        })
+        }))
     }
 
-    /// The loss of all rows of `source`, or of `z` itself if there is none; `z` becomes the gradient.
-    fn loss_and_gradient(&self, z: &mut [f32], source: Option<&[f32]>) -> Pair {
-        let factors = self.factors();
-        let Some(width) = self.width(z.len()) else { return [0.0; 2] };
+    /// The same of `source`, or of `z` itself if there is none; `z` becomes the gradient.
+    pub(crate) fn gradient_of_rows(
+        &self,
+        first: usize,
+        factors: &[f32],
+        width: usize,
+        z: &mut [f32],
+        source: Option<&[f32]>,
+    ) -> Loss {
+        if z.is_empty() {
+            return Loss::default();
+        }
         let rows = threads::chunk_rows(width);
-        sum(z.len(), z.chunks_mut(rows * width).enumerate().collect(), |(chunk, z)| {
+        Loss(sum(z.len(), z.chunks_mut(rows * width).enumerate().collect(), |(chunk, z)| {
             let row = |(i, z): (usize, &mut [f32])| {
-                let i = chunk * rows + i;
-                if factors[i] == 0.0 {
+                let at = chunk * rows + i;
+                let factor = factors[first + at];
+                if factor == 0.0 {
                     z.fill(0.0);
                     return [0.0; 2];
                 }
                 if let Some(source) = source {
-                    z.copy_from_slice(&source[i * width..][..width]);
+                    z.copy_from_slice(&source[at * width..][..width]);
                 }
-                self.row_loss_and_gradient(i, factors[i], z)
+                self.row_loss_and_gradient(first + at, factor, z)
             };
             added(z.chunks_exact_mut(width).enumerate().map(row))
-        })
-    }
-
-    /// V, given the number of logits; `None` if there are none.
-    fn width(&self, logits: usize) -> Option<usize> {
-        logits.checked_div(self.targets.len()).filter(|&v| v > 0)
+        }))
     }
 
     /// ℓ of row `i`, in f64: with logits in the thousands, `lse − z_t` cancels.

@@ -7,11 +7,13 @@ pub mod activation;
 pub mod adamw;
 pub mod alloc;
 pub mod attention;
+mod bf16;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod embedding;
 pub mod fused;
 pub mod gated;
+pub mod head_loss;
 pub mod layer_norm;
 pub mod linear;
 mod pack;
@@ -31,13 +33,15 @@ pub mod weight;
 pub use activation::{Activation, activate};
 pub use adamw::{AdamW, adamw};
 pub use attention::{Attend, Mask, Qkv, Segment, Sight, attention, attention_with_weights};
+pub use bf16::ProductPrecision;
 pub use cross_entropy::{CrossEntropy, IGNORED, Reduce, cross_entropies, cross_entropy};
 pub use dropout::dropout;
 pub use embedding::{Ids, embedding};
 pub use fused::plain;
 pub use gated::gated;
+pub use head_loss::head_cross_entropies;
 pub use layer_norm::layer_norm;
-pub use linear::{Projection, linear};
+pub use linear::{Projection, linear, linear_in};
 pub use qkv_base::Key;
 pub use recurrent::{gru_step, lstm_step};
 pub use recurrent_layer::{RecurrentCell, recurrent_layer};
@@ -58,6 +62,7 @@ pub const ALL: &[registry::Op] = &[
     dropout::OP,
     attention::OP,
     cross_entropy::OP,
+    head_loss::OP,
     embedding::OP,
     adamw::OP,
     recurrent::OP,

@@ -4,7 +4,7 @@
 //! input can be packed side by side, `y = [x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …]`: queries, keys and values, or gate and up, then
 //! come out as one tensor that the next kernel reads with strides, and no copy is ever made.
 //!
-//! The products (`product.rs`) give the same bits at any thread count. Backward, with `u = x·Wᵀ + b`:
+//! The products (`product.rs`; `bf16.rs` where their factors are rounded) give the same bits at any thread count. Backward, with `u = x·Wᵀ + b`:
 //! `du = dy·act′(u)`, `dx = Σ duᵢ·Wᵢ`, `dWᵢ = duᵢᵀ·x`, `dbᵢ = Σ_rows duᵢ`. Kept: x, and u where there is an activation.
 //!
 //! ```
@@ -20,8 +20,9 @@
 //! ```
 
 use crate::activation::{self, Activation};
+use crate::bf16::{ProductPrecision, rounded_product};
 use crate::fused::{Fused, apply, contiguous, elements, elements_mut, rows_and_width, tensor, uninit};
-use crate::product::{Accumulate, Piece, Strided, product, product_of_pieces, rowwise};
+use crate::product::{Accumulate, Piece, Strided, product_of_pieces, rowwise};
 use crate::registry::{Bench, Case, Op, Work};
 use crate::threads;
 use burn::backend::DispatchTensor;
@@ -50,15 +51,29 @@ impl Projection {
 /// # Panics
 /// If there are no projections or more than three, or the widths do not fit: callers build them from a checked spec.
 pub fn linear<const D: usize>(x: Tensor<D>, parts: &[Projection], act: Option<Activation>) -> Tensor<D> {
+    linear_in(ProductPrecision::F32, x, parts, act)
+}
+
+/// [`linear`] with the factors of its products, forward and backward, rounded; bias, activation and sums are f32. The twin, on
+/// other backends, rounds nothing.
+///
+/// # Panics
+/// As [`linear`].
+pub fn linear_in<const D: usize>(
+    precision: ProductPrecision,
+    x: Tensor<D>,
+    parts: &[Projection],
+    act: Option<Activation>,
+) -> Tensor<D> {
     let input = x.dims()[D - 1];
     for part in parts {
         assert_eq!(part.weight.dims()[1], input, "linear: the input is {input} wide, the weight is not");
     }
     #[allow(clippy::result_large_err)] // the error is the input, handed back to the twin
     let run = |x: Tensor<D>| match parts {
-        [a] => go::<3>(x.into_dispatch(), [a], act),
-        [a, b] => go::<5>(x.into_dispatch(), [a, b], act),
-        [a, b, c] => go::<7>(x.into_dispatch(), [a, b, c], act),
+        [a] => go::<3>(precision, x.into_dispatch(), [a], act),
+        [a, b] => go::<5>(precision, x.into_dispatch(), [a, b], act),
+        [a, b, c] => go::<7>(precision, x.into_dispatch(), [a, b, c], act),
         _ => panic!("linear packs one to three projections, not {}", parts.len()),
     };
     match run(x) {
@@ -70,6 +85,7 @@ pub fn linear<const D: usize>(x: Tensor<D>, parts: &[Projection], act: Option<Ac
 /// Lines up x, the weights and the biases as the `N` inputs of the kernel.
 #[allow(clippy::result_large_err)] // the error is the input, handed back to the twin
 fn go<const N: usize>(
+    precision: ProductPrecision,
     x: DispatchTensor,
     parts: impl IntoIterator<Item = impl std::borrow::Borrow<Projection>>,
     act: Option<Activation>,
@@ -81,7 +97,7 @@ fn go<const N: usize>(
         inputs[1 + 2 * i] = Some(part.weight.clone().into_dispatch());
         inputs[2 + 2 * i] = part.bias.clone().map(Tensor::into_dispatch);
     }
-    apply(Linear { act }, inputs).map_err(|mut inputs| inputs[0].take().expect("the input is always there"))
+    apply(Linear { act, precision }, inputs).map_err(|mut inputs| inputs[0].take().expect("the input is always there"))
 }
 
 /// The plain twin.
@@ -106,6 +122,18 @@ fn plain<const D: usize>(x: Tensor<D>, parts: &[Projection], act: Option<Activat
 #[derive(Clone, Copy, Debug)]
 struct Linear {
     act: Option<Activation>,
+    precision: ProductPrecision,
+}
+
+impl Linear {
+    /// `dst ← onto + a·b` in this layer's precision; dst `[m, n]` by rows.
+    fn product(&self, size: [usize; 3], dst: &mut [f32], onto: Accumulate, lhs: &[f32], a: Strided, pieces: &[Piece]) {
+        let product = match self.precision {
+            ProductPrecision::F32 => product_of_pieces,
+            ProductPrecision::Bf16 => rounded_product,
+        };
+        product(size, dst, rowwise(size[2]), onto, lhs, a, pieces);
+    }
 }
 
 /// What [`Linear`] keeps: its inputs, and the value before the activation if there is one.
@@ -132,7 +160,7 @@ impl<const N: usize> Fused<N> for Linear {
         let pieces: Vec<Piece> =
             spans(&inputs).map(|(w, n)| Piece { data: elements(w), at: turned, k: 0..width, n }).collect();
         let mut y = uninit(rows * total);
-        product_of_pieces([rows, width, total], &mut y, rowwise(total), onto, elements(x), rowwise(width), &pieces);
+        self.product([rows, width, total], &mut y, onto, elements(x), rowwise(width), &pieces);
         let Some(act) = self.act else {
             return (tensor(y, shape), keep.then_some(Saved { inputs, before: None }));
         };
@@ -157,16 +185,15 @@ impl<const N: usize> Fused<N> for Linear {
             let stacked = |(w, k)| Piece { data: elements(w), at: rowwise(width), k, n: 0..width };
             let pieces: Vec<Piece> = spans(&saved.inputs).map(stacked).collect();
             let mut dx = uninit(rows * width);
-            let size = [rows, total, width];
-            product_of_pieces(size, &mut dx, rowwise(width), Accumulate::Fresh, du, rowwise(total), &pieces);
+            self.product([rows, total, width], &mut dx, Accumulate::Fresh, du, rowwise(total), &pieces);
             grads[0] = Some(tensor(dx, x.layout().shape().clone()));
         }
         if (0..N / 2).any(|i| wants[1 + 2 * i]) {
             // All dWᵢ below each other in one product; each part is a view of it.
             let mut dw = uninit(total * width);
             let turned = Strided { start: 0, row: 1, column: total }; // duᵀ
-            let size = [total, rows, width];
-            product(size, &mut dw, rowwise(width), Accumulate::Fresh, du, turned, elements(x), rowwise(width));
+            let whole = Piece { data: elements(x), at: rowwise(width), k: 0..rows, n: 0..width };
+            self.product([total, rows, width], &mut dw, Accumulate::Fresh, du, turned, &[whole]);
             let dw = tensor(dw, [total, width]);
             for (i, (_, span)) in spans(&saved.inputs).enumerate() {
                 grads[1 + 2 * i] = wants[1 + 2 * i].then(|| rows_of(&dw, span, width));
@@ -258,4 +285,51 @@ fn cases() -> Vec<Case> {
 fn bench() -> Bench {
     let case = case(2048, 384, &[1536], true, None);
     Bench { case, work: Work::Flops(2.0 * 2048.0 * 384.0 * 1536.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Key;
+    use crate::bf16::round;
+    use qkv_testkit::{forward_backward, max_diff, with_threads};
+
+    type Passed = (Vec<f32>, Vec<Vec<f32>>);
+
+    /// y, dx, dW and db of `[rows, c] → [out, out]`, all numbers rounded first or not.
+    fn passed(precision: ProductPrecision, [rows, c, out]: [usize; 3], rounded: bool) -> Passed {
+        let key = Key::new(4, 0, 0);
+        let numbers = |i: u64, n: usize| {
+            let all = key.child(i).normals(n);
+            if rounded { all.into_iter().map(round).collect::<Vec<f32>>() } else { all }
+        };
+        let x = [numbers(0, rows * c), numbers(1, out * c), key.child(2).normals(out), numbers(3, out * c)];
+        let run = |x: &[Tensor<1>]| {
+            let weight = |i: usize| x[i].clone().reshape([out, c]);
+            let parts = [Projection::new(weight(1), Some(x[2].clone())), Projection::new(weight(3), None)];
+            linear_in(precision, x[0].clone().reshape([rows, c]), &parts, None).flatten(0, 1)
+        };
+        forward_backward(&run, &x, &numbers(9, 2 * rows * out))
+    }
+
+    /// Rounding is all that bf16 does, in all three products, whatever way they are computed: those of one row, of odd widths,
+    /// and those that are large enough for words.
+    #[test]
+    fn products_in_bf16_are_products_of_rounded_numbers() {
+        for size in [[1, 5, 7], [40, 33, 21], [64, 96, 80], [120, 64, 33]] {
+            let (y, dx) = passed(ProductPrecision::Bf16, size, false);
+            let (want, want_dx) = passed(ProductPrecision::F32, size, true);
+            assert!(max_diff(&y, &want) < 5e-5, "{size:?}: {}", max_diff(&y, &want));
+            for (i, (dx, want)) in dx.iter().zip(&want_dx).enumerate().filter(|(i, _)| *i != 2) {
+                assert!(max_diff(dx, want) < 1e-4, "{size:?}, gradient {i}: {}", max_diff(dx, want));
+            }
+        }
+    }
+
+    #[test]
+    fn products_in_bf16_have_the_same_bits_at_any_thread_count() {
+        let at = |threads| with_threads(threads, || passed(ProductPrecision::Bf16, [200, 130, 96], false));
+        let one = at(1);
+        assert!([2, 3, 8].into_iter().all(|threads| at(threads) == one));
+    }
 }

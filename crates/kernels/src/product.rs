@@ -100,7 +100,7 @@ pub(crate) fn product_of_pieces(
 }
 
 /// Whether a product pays for packing.
-fn is_large([m, k, n]: [usize; 3]) -> bool {
+pub(crate) fn is_large([m, k, n]: [usize; 3]) -> bool {
     m >= 3 * ROWS && n >= 16 && k >= 16 && m * k * n >= 32 * 32 * 32
 }
 
@@ -237,9 +237,14 @@ fn blocks(m: usize, threads: usize) -> Vec<Range<usize>> {
     all
 }
 
+/// The packed product of numbers.
+fn packed(size: [usize; 3], dst: &mut [f32], d: Strided, onto: Accumulate, lhs: &[f32], a: Strided, pieces: &[Piece]) {
+    packed_words(size, dst, d, onto, lhs, a, pieces, tiles);
+}
+
 /// One region for all threads: together they pack b, panel by panel, then take block after block, whoever is free. A
-/// thread that comes late finds less to do; nobody waits for it.
-fn packed(
+/// thread that comes late finds less to do; nobody waits for it. What a 32-bit word of a and b means, only `tiles` knows.
+pub(crate) fn packed_words(
     [m, k, n]: [usize; 3],
     dst: &mut [f32],
     d: Strided,
@@ -247,6 +252,7 @@ fn packed(
     lhs: &[f32],
     a: Strided,
     pieces: &[Piece],
+    tiles: fn(Tiles),
 ) {
     for piece in pieces {
         assert!(piece.at.end(piece.k.len(), piece.n.len()) <= piece.data.len(), "product out of bounds");
@@ -290,7 +296,8 @@ fn packed(
             let at = c * (NEAR / width * width);
             for from in (0..k).step_by(cut) {
                 let (len, onto) = (cut.min(k - from), if from == 0 { onto } else { Accumulate::Sum });
-                tiles([here, k, n], from, len, at, left(from, len), right, dst, d.row, onto);
+                let left = left(from, len);
+                tiles(Tiles { size: [here, k, n], from, len, first: at, left, right, dst, row: d.row, onto });
             }
         }
     };
@@ -323,99 +330,140 @@ const CROWDED: usize = 512;
 
 /// One cut of a block of a, as a tile reads it.
 #[derive(Clone, Copy)]
-enum Left<'a> {
+pub(crate) enum Left<'a> {
     /// rows so many elements apart
     Rows(&'a [f32], usize),
     /// panels `[len, 6]`
     Panels(&'a [f32]),
 }
 
-/// One step of a tile: six numbers of a times two vectors of b, added to the sums. `mul_add_e` rounds once where the
-/// machine can, and twice on the scalar level, where rounding once would be a call of a function for each number.
+/// What a tile does with a word of a and a vector of words of b.
+pub(crate) trait Multiply<S: Simd>: Copy {
+    /// `sum + a·b`
+    fn mul_add(self, simd: S, a: S::f32s, b: S::f32s, sum: S::f32s) -> S::f32s;
+}
+
+/// Words are numbers. `mul_add_e` rounds once where the machine can, and twice on the scalar level, where rounding once would
+/// be a call of a function for each number.
+#[derive(Clone, Copy)]
+struct Numbers;
+
+impl<S: Simd> Multiply<S> for Numbers {
+    #[inline(always)]
+    fn mul_add(self, simd: S, a: S::f32s, b: S::f32s, sum: S::f32s) -> S::f32s {
+        simd.mul_add_e_f32s(a, b, sum)
+    }
+}
+
+/// One step of a tile: six numbers of a times two vectors of b, added to the sums.
 #[inline(always)]
-fn add<S: Simd>(simd: S, sum: &mut [[S::f32s; 2]; ROWS], a: [f32; ROWS], b: &[S::f32s; 2]) {
+fn add<S: Simd, M: Multiply<S>>(simd: S, by: M, sum: &mut [[S::f32s; 2]; ROWS], a: [f32; ROWS], b: &[S::f32s; 2]) {
     for r in 0..ROWS {
         let x = simd.splat_f32s(a[r]);
-        sum[r][0] = simd.mul_add_e_f32s(x, b[0], sum[r][0]);
-        sum[r][1] = simd.mul_add_e_f32s(x, b[1], sum[r][1]);
+        sum[r][0] = by.mul_add(simd, x, b[0], sum[r][0]);
+        sum[r][1] = by.mul_add(simd, x, b[1], sum[r][1]);
     }
 }
 
 /// One tile, `Σ_p a[r, p]·b[p, :]` for six rows, in registers: a panel `[len, 6]` of a.
 #[inline(always)]
-fn tile<S: Simd>(simd: S, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
+fn tile<S: Simd, M: Multiply<S>>(simd: S, by: M, a: &[f32], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
     let mut sum = [[simd.splat_f32s(0.0); 2]; ROWS];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<ROWS>().0.as_chunks::<STEPS>(), b.as_chunks::<STEPS>());
     for (a, b) in a.iter().zip(b) {
         for p in 0..STEPS {
-            add(simd, &mut sum, a[p], &b[p]);
+            add(simd, by, &mut sum, a[p], &b[p]);
         }
     }
     for (a, b) in a_rest.iter().zip(b_rest) {
-        add(simd, &mut sum, *a, b);
+        add(simd, by, &mut sum, *a, b);
     }
     sum
 }
 
 /// The same for six rows where they lie.
 #[inline(always)]
-fn tile_by_rows<S: Simd>(simd: S, rows: [&[f32]; ROWS], b: &[[S::f32s; 2]]) -> [[S::f32s; 2]; ROWS] {
+fn tile_by_rows<S: Simd, M: Multiply<S>>(
+    simd: S,
+    by: M,
+    rows: [&[f32]; ROWS],
+    b: &[[S::f32s; 2]],
+) -> [[S::f32s; 2]; ROWS] {
     let mut sum = [[simd.splat_f32s(0.0); 2]; ROWS];
     let whole = |r: usize| rows[r].as_chunks::<STEPS>().0.iter();
     let steps = whole(0).zip(whole(1)).zip(whole(2).zip(whole(3))).zip(whole(4).zip(whole(5)));
     let (b, b_rest) = b.as_chunks::<STEPS>();
     for ((((r0, r1), (r2, r3)), (r4, r5)), b) in steps.zip(b) {
         for p in 0..STEPS {
-            add(simd, &mut sum, [r0[p], r1[p], r2[p], r3[p], r4[p], r5[p]], &b[p]);
+            add(simd, by, &mut sum, [r0[p], r1[p], r2[p], r3[p], r4[p], r5[p]], &b[p]);
         }
     }
     for (p, b) in b_rest.iter().enumerate() {
         let p = rows[0].len() - b_rest.len() + p;
-        add(simd, &mut sum, [rows[0][p], rows[1][p], rows[2][p], rows[3][p], rows[4][p], rows[5][p]], b);
+        add(simd, by, &mut sum, [rows[0][p], rows[1][p], rows[2][p], rows[3][p], rows[4][p], rows[5][p]], b);
     }
     sum
 }
 
+/// All tiles of a block of `m` rows (of `size`) and the panels of b from column `first` on, for one cut of k.
+pub(crate) struct Tiles<'a> {
+    size: [usize; 3],
+    from: usize,
+    len: usize,
+    first: usize,
+    left: Left<'a>,
+    right: &'a [f32],
+    dst: &'a mut [f32],
+    row: usize,
+    onto: Accumulate<'a>,
+}
+
+fn tiles(job: Tiles) {
+    of_numbers(job);
+}
+
 simd! {
-    /// All tiles of a block of `m` rows and the panels of b from column `first` on, for one cut of k.
-    fn tiles<'a, S>(
-        simd, dims: [usize; 3], from: usize, len: usize, first: usize, left: Left<'a>,
-        right: &'a [f32], dst: &'a mut [f32], row: usize, onto: Accumulate<'a>,
-    ) {
-        let [m, k, n] = dims;
-        let width = 2 * S::F32_LANES;
-        for (j, panel) in right.chunks_exact(width * k).enumerate() {
-            let at = first + j * width;
-            let here = width.min(n - at);
-            let (b, _) = S::as_simd_f32s(&panel[from * width..(from + len) * width]);
-            let b = b.as_chunks::<2>().0;
-            for i in 0..m.div_ceil(ROWS) {
-                // The lines that the tile will be written to, to be there when it is done.
-                for r in 0..ROWS {
-                    prefetch(dst, (i * ROWS + r) * row + at);
+    fn of_numbers<'a, S>(simd, job: Tiles<'a>) {
+        tiles_of(simd, Numbers, job);
+    }
+}
+
+/// The loop over tiles, to be inlined where the instructions are known.
+#[inline(always)]
+pub(crate) fn tiles_of<S: Simd, M: Multiply<S>>(simd: S, by: M, job: Tiles) {
+    let Tiles { size: [m, k, n], from, len, first, left, right, dst, row, onto } = job;
+    let width = 2 * S::F32_LANES;
+    for (j, panel) in right.chunks_exact(width * k).enumerate() {
+        let at = first + j * width;
+        let here = width.min(n - at);
+        let (b, _) = S::as_simd_f32s(&panel[from * width..(from + len) * width]);
+        let b = b.as_chunks::<2>().0;
+        for i in 0..m.div_ceil(ROWS) {
+            // The lines that the tile will be written to, to be there when it is done.
+            for r in 0..ROWS {
+                prefetch(dst, (i * ROWS + r) * row + at);
+            }
+            let sum = match left {
+                // Behind the last row the last is read again; what comes of it is not written.
+                Left::Rows(a, apart) => {
+                    let mut rows: [&[f32]; ROWS] = [&[]; ROWS]; // a loop: `map` would be a call
+                    for (r, row) in rows.iter_mut().enumerate() {
+                        *row = &a[(i * ROWS + r).min(m - 1) * apart..][..len];
+                    }
+                    tile_by_rows(simd, by, rows, b)
                 }
-                let sum = match left {
-                    // Behind the last row the last is read again; what comes of it is not written.
-                    Left::Rows(a, apart) => {
-                        let mut rows: [&[f32]; ROWS] = [&[]; ROWS]; // a loop: `map` would be a call
-                        for (r, row) in rows.iter_mut().enumerate() {
-                            *row = &a[(i * ROWS + r).min(m - 1) * apart..][..len];
-                        }
-                        tile_by_rows(simd, rows, b)
-                    }
-                    Left::Panels(a) => tile(simd, &a[i * ROWS * len..][..ROWS * len], b),
-                };
-                let rows = ROWS.min(m - i * ROWS);
-                let out = &mut dst[i * ROWS * row + at..];
-                // The whole tile apart: with six rows known, the sums go from registers straight to memory.
-                if rows == ROWS && here == width {
-                    for r in 0..ROWS {
-                        write(simd, sum[r], &mut out[r * row..][..width], onto, at);
-                    }
-                } else {
-                    for r in 0..rows {
-                        write_part(simd, sum[r], &mut out[r * row..][..here], onto, at);
-                    }
+                Left::Panels(a) => tile(simd, by, &a[i * ROWS * len..][..ROWS * len], b),
+            };
+            let rows = ROWS.min(m - i * ROWS);
+            let out = &mut dst[i * ROWS * row + at..];
+            // The whole tile apart: with six rows known, the sums go from registers straight to memory.
+            if rows == ROWS && here == width {
+                for r in 0..ROWS {
+                    write(simd, sum[r], &mut out[r * row..][..width], onto, at);
+                }
+            } else {
+                for r in 0..rows {
+                    write_part(simd, sum[r], &mut out[r * row..][..here], onto, at);
                 }
             }
         }

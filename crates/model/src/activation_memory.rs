@@ -11,11 +11,12 @@
 //! | norms on queries and keys | `H·D + G·D` before them |
 //! | norms behind sub-layers | `C` each |
 //! | recurrent layer | `3G·C` projected, opened and their gradient, `S·C` states, `2C` input |
-//! | head | `2C`, and its answers: `V` for a language (`2V` with a soft cap), where there is a target |
+//! | head | `2C`, and its answers: `V` for a language (`2V` with a soft cap), where there is a target; without a soft cap never more of them than a part has ([`part_rows`]) |
 //!
 //! With blocks run again in the backward, each keeps `C`, and the largest of them is whole at one time.
 
 use crate::spec::{Head, Shape, Spec, Stack};
+use qkv_kernels::head_loss::part_rows;
 use qkv_nn::{Ffn, Wiring};
 
 /// Tokens of a batch, padding counted.
@@ -90,7 +91,10 @@ fn block(spec: &Spec, stack: &Stack, tokens: usize, memory: usize) -> usize {
 fn answers(spec: &Spec, rows: usize, tokens: usize, answered: usize) -> usize {
     match spec.head {
         Head::Language { .. } if spec.soft_cap.logits.is_some() => 2 * answered * spec.vocabulary().unwrap_or(0),
-        Head::Language { .. } | Head::Masked { .. } => answered * spec.vocabulary().unwrap_or(0),
+        Head::Language { .. } | Head::Masked { .. } => {
+            let v = spec.vocabulary().unwrap_or(0);
+            answered.min(part_rows(v)) * v
+        }
         Head::Detect { .. } => tokens * (2 * spec.width + 1),
         Head::Classify { labels, .. } => rows * (labels + 2 * spec.width),
         Head::Tag { labels } => tokens * labels,
@@ -110,9 +114,9 @@ mod tests {
         let spec = presets::find("gpt2").expect("a preset").spec();
         let batch = BatchShape { rows: 4, source: 0, target: 4096, answered: 4096 };
         let block = 2 * 768 + 4 * 768 + 12 + 2 * 768 + 2 * 3072;
-        let ends = 4 * 768 + 50257;
+        let (ends, scores) = (4 * 768, 4 * 512 * 50257);
         let back = 2 * 3072 + 2 * 768;
-        assert_eq!(bytes(&spec, batch, false), 4 * 4096 * (12 * block + ends + back));
-        assert_eq!(bytes(&spec, batch, true), 4 * 4096 * (12 * 768 + block + ends + back));
+        assert_eq!(bytes(&spec, batch, false), 4 * 4096 * (12 * block + ends + back) + scores);
+        assert_eq!(bytes(&spec, batch, true), 4 * 4096 * (12 * 768 + block + ends + back) + scores);
     }
 }

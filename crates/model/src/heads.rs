@@ -3,7 +3,7 @@
 use crate::spec::{self, Output, Pool, Spec};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use qkv_kernels::Activation;
+use qkv_kernels::{Activation, Projection};
 use qkv_nn::{Build, Cx, Embedding, Init, Linear, Norm};
 
 /// The head of a model.
@@ -70,9 +70,9 @@ impl Head {
     /// `[B, T, 1]` for replaced tokens, `[B, 1, labels]` for classes, `[B, 1, C]` for one vector.
     pub fn forward(&self, h: Tensor<3>, table: Option<&Embedding>, cx: &mut Cx) -> Tensor<3> {
         let first = |h: Tensor<3>| h.narrow(1, 0, 1);
-        let noise = cx.noise("dense");
+        let adapting = cx.adapting_apart("dense");
         let dense = |h: Tensor<3>, act| match &self.dense {
-            Some(dense) => dense.activated(h, Some(act), noise),
+            Some(dense) => dense.activated(h, Some(act), adapting.clone()),
             None => h,
         };
         match &self.kind {
@@ -98,7 +98,7 @@ impl Head {
             // No dropout: both layers belong to what is pre-trained.
             spec::Head::Detect { act } => {
                 let h = dense(h, *act);
-                self.out.as_ref().map_or(h.clone(), |out| out.activated(h, None, cx.noise("answer")))
+                self.out.as_ref().map_or(h.clone(), |out| out.activated(h, None, cx.adapting_apart("answer")))
             }
             spec::Head::Pool => dense(first(h), Activation::Tanh),
         }
@@ -109,16 +109,34 @@ impl Head {
         matches!(self.kind, spec::Head::Language { .. } | spec::Head::Masked { .. })
     }
 
+    /// The matrix whose products with states are the scores of words, where nothing comes behind them and nothing beside: what a
+    /// loss can compute itself ([`Cx::scores_deferred`]).
+    pub fn scores(&self, table: Option<&Embedding>) -> Option<Projection> {
+        if !self.chooses_words() || self.soft_cap.is_some() {
+            return None;
+        }
+        match (&self.out, table) {
+            (Some(out), _) if out.lora.is_none() && out.bank.is_none() && out.stored.get().is_none() => {
+                Some(Projection::new(out.weight.val(), out.bias.as_ref().map(Param::val)))
+            }
+            (None, Some(table)) if table.stored.get().is_none() => {
+                Some(Projection::new(table.weight.val(), self.bias.as_ref().map(Param::val)))
+            }
+            _ => None,
+        }
+    }
+
     fn answer(&self, h: Tensor<3>, cx: &mut Cx) -> Tensor<3> {
         let h = cx.dropout("head", h, self.dropout);
-        self.out.as_ref().map_or(h.clone(), |out| out.activated(h, None, cx.noise("answer")))
+        self.out.as_ref().map_or(h.clone(), |out| out.activated(h, None, cx.adapting_apart("answer")))
     }
 
     /// A score for each word: by the head's own matrix, or by the token table.
     fn vocabulary(&self, h: Tensor<3>, table: Option<&Embedding>, cx: &Cx) -> Tensor<3> {
         match (&self.out, table) {
-            (Some(out), _) => out.activated(h, None, cx.noise("vocabulary")),
-            (None, Some(table)) => table.logits(h, self.bias.as_ref().map(Param::val)),
+            _ if cx.scores_deferred => h,
+            (Some(out), _) => out.activated(h, None, cx.adapting_apart("vocabulary")),
+            (None, Some(table)) => table.logits(h, self.bias.as_ref().map(Param::val), cx.products),
             (None, None) => h,
         }
     }

@@ -185,8 +185,8 @@ impl Attention {
     pub fn cross(&self, x: Tensor<3>, memory: &Tensor<3>, mask: &Mask, cx: &mut Cx) -> Tensor<3> {
         let [rows, t, c] = x.dims();
         let q = self.q.activated(x, None, cx.adapting("q"));
-        let noise = cx.noise("kv");
-        let project = || packed(memory.clone(), &[&self.k, &self.v], None, noise);
+        let adapting = cx.adapting_apart("kv");
+        let project = || packed(memory.clone(), &[&self.k, &self.v], None, adapting);
         let path = cx.path().to_string();
         let kv = match &mut cx.cache {
             Some(cache) => cache.memory(&path, project),

@@ -12,7 +12,7 @@
 
 use crate::{Adapting, Cache, RowCache};
 use burn::tensor::Tensor;
-use qkv_kernels::{Key, Positions};
+use qkv_kernels::{Key, Positions, ProductPrecision};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::Arc;
@@ -56,6 +56,10 @@ pub struct Cx<'a> {
     pub answers: Answers,
     /// blocks are run again in the backward instead of keeping what they computed
     pub recompute: bool,
+    /// what linear layers round the factors of their products to
+    pub products: ProductPrecision,
+    /// a head that chooses words hands out what its scores are computed from: the loss computes them, part by part
+    pub scores_deferred: bool,
     path: String,
 }
 
@@ -64,13 +68,15 @@ pub struct Cx<'a> {
 pub struct Place {
     mode: Mode,
     positions: Positions,
+    products: ProductPrecision,
     path: String,
 }
 
 impl Place {
     /// The context as it was, without cache and taps.
     pub fn cx(&self) -> Cx<'static> {
-        Cx { mode: self.mode, positions: self.positions.clone(), path: self.path.clone(), ..Cx::eval() }
+        let Self { mode, positions, products, path } = self.clone();
+        Cx { mode, positions, products, path, ..Cx::eval() }
     }
 }
 
@@ -85,6 +91,8 @@ impl<'a> Cx<'a> {
             taps: None,
             answers: Answers::Every,
             recompute: false,
+            products: ProductPrecision::F32,
+            scores_deferred: false,
             path: String::new(),
         }
     }
@@ -130,11 +138,16 @@ impl<'a> Cx<'a> {
         Self { recompute, ..self }
     }
 
+    /// The same pass, with the factors of linear layers' products rounded.
+    pub fn with_products(self, products: ProductPrecision) -> Self {
+        Self { products, ..self }
+    }
+
     /// A pass of the same mode and taps over another sequence, from its start and without the cache: the source that a
     /// decoder reads.
     pub fn afresh(&mut self) -> Cx<'_> {
-        let (mode, recompute, path) = (self.mode, self.recompute, self.path.clone());
-        Cx { mode, recompute, path, taps: self.taps.as_deref_mut(), ..Cx::eval() }
+        let (mode, recompute, products, path) = (self.mode, self.recompute, self.products, self.path.clone());
+        Cx { mode, recompute, products, path, taps: self.taps.as_deref_mut(), ..Cx::eval() }
     }
 
     /// Whether blocks are to be run again in the backward. Who fills a cache or looks inside needs them as they are.
@@ -144,7 +157,8 @@ impl<'a> Cx<'a> {
 
     /// This place, to be gone to again.
     pub fn place(&self) -> Place {
-        Place { mode: self.mode, positions: self.positions.clone(), path: self.path.clone() }
+        let (mode, positions, products) = (self.mode, self.positions.clone(), self.products);
+        Place { mode, positions, products, path: self.path.clone() }
     }
 
     /// Where in the network the pass is.
@@ -178,9 +192,15 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// What adapters at `name` of this place need: the random stream, and the adapter of each token.
+    /// What linear layers at `name` of this place need: the precision of products; for adapters the random stream, and the
+    /// adapter of each token.
     pub fn adapting(&self, name: &str) -> Adapting {
-        Adapting { noise: self.noise(name), rows: self.rows.as_ref().and_then(|rows| rows.adapters()) }
+        Adapting { rows: self.rows.as_ref().and_then(|rows| rows.adapters()), ..self.adapting_apart(name) }
+    }
+
+    /// The same for a layer whose rows are not the tokens of the pass: a head that answers for some of them, patches.
+    pub fn adapting_apart(&self, name: &str) -> Adapting {
+        Adapting { noise: self.noise(name), rows: None, products: self.products }
     }
 
     /// Drops elements of `x` with probability `p` when training; `name` tells this place from others in the block.

@@ -13,7 +13,9 @@ use crate::linear::unpacked;
 use crate::{Build, Init, Stored};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use qkv_kernels::{Ids, PackedProjection, Projection, Weight, embedding, linear, packed_embedding, packed_linear};
+use qkv_kernels::{
+    Ids, PackedProjection, ProductPrecision, Projection, Weight, embedding, linear_in, packed_embedding, packed_linear,
+};
 use std::sync::Arc;
 
 /// A table with a row for each token.
@@ -54,10 +56,10 @@ impl Embedding {
     }
 
     /// `h·Wᵀ (+ b)`: the table as output layer.
-    pub fn logits(&self, h: Tensor<3>, bias: Option<Tensor<1>>) -> Tensor<3> {
+    pub fn logits(&self, h: Tensor<3>, bias: Option<Tensor<1>>, products: ProductPrecision) -> Tensor<3> {
         match self.stored.get() {
             Some(table) => packed_linear(h, &[PackedProjection { weight: table.clone(), bias }], None),
-            None => linear(h, &[Projection::new(self.weight.val(), bias)], None),
+            None => linear_in(products, h, &[Projection::new(self.weight.val(), bias)], None),
         }
     }
 }

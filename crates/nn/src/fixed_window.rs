@@ -55,7 +55,7 @@ impl FixedWindow {
         };
         let windows: Vec<Tensor<3>> = (0..self.window).map(|k| all.clone().narrow(1, k, t)).collect();
         let read = cx.dropout("window", Tensor::cat(windows, 2), self.dropout); // [B, T, n·C]
-        let y = self.hidden.activated(read, Some(Activation::Tanh), cx.noise("hidden"));
+        let y = self.hidden.activated(read, Some(Activation::Tanh), cx.adapting_apart("hidden"));
         let held = if held > 0 { all.narrow(1, t, held) } else { all };
         (y, held)
     }

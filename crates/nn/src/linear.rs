@@ -16,7 +16,7 @@
 use crate::{Adapting, Build, Init, Lora, LoraBank, Stored};
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
-use qkv_kernels::{Activation, PackedProjection, Projection, Weight, linear, packed_linear};
+use qkv_kernels::{Activation, PackedProjection, ProductPrecision, Projection, Weight, linear_in, packed_linear};
 use std::sync::Arc;
 
 /// `y = x·Wᵀ + b`, with an optional low-rank adapter.
@@ -100,16 +100,21 @@ impl Linear {
 
 /// `act([x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …])` without adapters: by packed weights where all layers have one, by parameters where
 /// none has, and one after the other where only some do.
-fn products<const D: usize>(x: Tensor<D>, layers: &[&Linear], act: Option<Activation>) -> Tensor<D> {
+fn products<const D: usize>(
+    precision: ProductPrecision,
+    x: Tensor<D>,
+    layers: &[&Linear],
+    act: Option<Activation>,
+) -> Tensor<D> {
     let packed: Vec<PackedProjection> = layers.iter().filter_map(|layer| layer.packed_projection()).collect();
     if packed.is_empty() {
         let parts: Vec<Projection> = layers.iter().map(|layer| layer.projection()).collect();
-        return linear(x, &parts, act);
+        return linear_in(precision, x, &parts, act);
     }
     if packed.len() == layers.len() {
         return packed_linear(x, &packed, act);
     }
-    Tensor::cat(layers.iter().map(|layer| products(x.clone(), &[*layer], act)).collect(), D - 1)
+    Tensor::cat(layers.iter().map(|layer| products(precision, x.clone(), &[*layer], act)).collect(), D - 1)
 }
 
 /// `act([x·W₁ᵀ + b₁ | x·W₂ᵀ + b₂ | …])`: one to three layers side by side. Their adapters, where there are any, drop by
@@ -120,16 +125,16 @@ pub fn packed<const D: usize>(
     act: Option<Activation>,
     adapting: impl Into<Adapting>,
 ) -> Tensor<D> {
-    let Adapting { noise, rows } = adapting.into();
+    let Adapting { noise, rows, products: precision } = adapting.into();
     if layers.iter().any(|layer| layer.bank.is_some()) {
         return banked(x, layers, act, rows.as_deref().unwrap_or_default());
     }
     if layers.iter().all(|layer| layer.lora.is_none()) {
-        return products(x, layers, act);
+        return products(precision, x, layers, act);
     }
     // With adapters the packed kernel gives way to one product per layer: correctness over speed, on few parameters.
     let each = layers.iter().enumerate().map(|(i, layer)| {
-        let y = products(x.clone(), &[*layer], None);
+        let y = products(precision, x.clone(), &[*layer], None);
         match &layer.lora {
             Some(lora) => y + lora.delta(x.clone(), noise.map(|key| key.child(i as u64))),
             None => y,
@@ -145,7 +150,7 @@ pub fn packed<const D: usize>(
 /// Layers of which some have adapters for some rows. The base product is one for all rows and layers, and the activation always
 /// comes behind it, so that a row without an adapter is the same whoever stands beside it.
 fn banked<const D: usize>(x: Tensor<D>, layers: &[&Linear], act: Option<Activation>, rows: &[u32]) -> Tensor<D> {
-    let mut y = products(x.clone(), layers, None);
+    let mut y = products(ProductPrecision::F32, x.clone(), layers, None);
     if rows.iter().any(|row| *row != Adapting::NONE) {
         let mut dims = x.dims();
         let each = layers.iter().map(|layer| match &layer.bank {

@@ -22,17 +22,19 @@
 use crate::Lora;
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorData};
-use qkv_kernels::{Key, Projection, linear};
+use qkv_kernels::{Key, ProductPrecision, Projection, linear};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the adapters of a pass need to know.
+/// What a linear layer and its adapters need to know of a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Adapting {
     /// what an adapter's dropout draws from, while it learns
     pub noise: Option<Key>,
     /// the adapter of each token, where there are several to choose from
     pub rows: Option<Arc<[u32]>>,
+    /// what the factors of the layer's own products are rounded to; adapters, which are thin, round nothing
+    pub products: ProductPrecision,
 }
 
 impl Adapting {
@@ -41,13 +43,13 @@ impl Adapting {
 
     /// Nothing random, and the adapter of each token.
     pub fn rows(rows: Arc<[u32]>) -> Self {
-        Self { noise: None, rows: Some(rows) }
+        Self { rows: Some(rows), ..Self::default() }
     }
 }
 
 impl From<Option<Key>> for Adapting {
     fn from(noise: Option<Key>) -> Self {
-        Self { noise, rows: None }
+        Self { noise, ..Self::default() }
     }
 }
 

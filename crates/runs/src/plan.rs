@@ -14,6 +14,7 @@ use qkv_base::{Error, Result, Task};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
 use qkv_data::objective::{Labels, Normalisation};
 use qkv_data::{Loader, Objective};
+use qkv_kernels::ProductPrecision;
 use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
 use qkv_nn::device;
@@ -25,6 +26,10 @@ use qkv_train::freeze::{freeze, hollow, learning, thaw};
 use qkv_train::schedule::Schedule;
 use std::path::Path;
 use std::sync::Arc;
+
+/// What a run in bf16 says of a processor that has no products for it.
+const NO_BF16: &str = "warning: this processor has no products in bf16 (AVX512_BF16): numbers are rounded and multiplied in f32, \
+                       which is slower than train.precision = \"f32\"";
 
 /// Everything that a run needs.
 pub struct Plan {
@@ -88,6 +93,13 @@ impl Plan {
         if recipe.train.recompute && pretrained.spec().recurrence().is_some() {
             let what = "recurrent layers have no blocks that could be run again";
             return Err(Error::new("train.recompute", what, "leave it out"));
+        }
+        if recipe.train.precision != ProductPrecision::F32 && pretrained.spec().recurrence().is_some() {
+            let what = "recurrent layers compute in f32";
+            return Err(Error::new("train.precision", what, "leave it out"));
+        }
+        if recipe.train.precision == ProductPrecision::Bf16 && !ProductPrecision::native_bf16() {
+            splits.notes.push(NO_BF16.into());
         }
         if recipe.lora.rank > 0 {
             let targets: Vec<&str> = recipe.lora.targets.iter().map(String::as_str).collect();

@@ -58,6 +58,7 @@ pub fn range_test(plan: &Plan) -> Result<RangeTest> {
             rate: rate as f32,
             smoothing: train.smoothing,
             recompute: train.recompute,
+            products: train.precision,
         };
         let batch = plan.train.batch(i)?;
         let (next, outcome) = learn(network, &mut optimizer, &[batch], params, &mut Guard::new(0.0))?;

@@ -17,6 +17,7 @@ use crate::recipe::Recipe;
 use qkv_base::{Error, Result};
 use qkv_data::batch::Stream;
 use qkv_data::{Batch, Loader};
+use qkv_kernels::ProductPrecision;
 use qkv_model::Transformer;
 use qkv_optim::Optimizer;
 use qkv_train::Trainable;
@@ -65,6 +66,8 @@ pub struct RunSettings {
     pub smoothing: f32,
     /// run blocks again in the backward instead of keeping what they computed
     pub recompute: bool,
+    /// what linear layers round the factors of their products to
+    pub products: ProductPrecision,
     /// share that a running average of the weights keeps at each step; 0: none
     pub average: f32,
     /// steps whose loss or gradient lies so many deviations above the last are skipped; 0: none are
@@ -106,6 +109,7 @@ impl RunSettings {
             log_every: train.log,
             smoothing: train.smoothing,
             recompute: train.recompute,
+            products: train.precision,
             average: train.average,
             spike: train.leap,
             validate_every: eval.every,
@@ -256,11 +260,11 @@ impl<'a, N: Trainable> Run<'a, N> {
     /// One step.
     fn step(&mut self, batches: &mut Stream, observers: &mut [&mut dyn Observer]) -> Result<StepReport> {
         let start = Instant::now();
-        let RunSettings { seed, steps, accumulate, log_every, smoothing, recompute, .. } = self.settings;
+        let RunSettings { seed, steps, accumulate, log_every, smoothing, recompute, products, .. } = self.settings;
         let step = self.state.step + 1;
         let batches: Vec<Batch> = batches.take(accumulate).map(|made| Ok(made?.1)).collect::<Result<_>>()?;
         let rate = self.schedule.at(step) as f32;
-        let params = StepParams { seed, step, rate, smoothing, recompute };
+        let params = StepParams { seed, step, rate, smoothing, recompute, products };
         let network = self.take()?;
         let (alone, apart) = (Team::new(&Single), self.settings.meet_every > 1);
         if apart && self.replica.is_none() {

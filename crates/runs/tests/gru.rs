@@ -9,7 +9,7 @@ use qkv_data::batch::{Policy, Rows, Turn};
 use qkv_data::objective::NextToken;
 use qkv_data::tokenize::{Tokenize, Words};
 use qkv_data::{Batch, Example, Key, Loader, Objective};
-use qkv_kernels::Ids;
+use qkv_kernels::{Ids, ProductPrecision};
 use qkv_nn::recurrent::{Gru, Ways};
 use qkv_nn::{Build, Cx, Embedding, Init, Linear};
 use qkv_runs::checkpoint::Checkpoints;
@@ -128,6 +128,7 @@ const TEN: RunSettings = RunSettings {
     log_every: 1,
     smoothing: 0.1,
     recompute: false,
+    products: ProductPrecision::F32,
     average: 0.9,
     spike: 6.0,
     validate_every: 5,

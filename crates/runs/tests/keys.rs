@@ -64,6 +64,7 @@ const OTHER: &[(&str, &str)] = &[
     ("train.smoothing", "0.2"),
     ("train.average", "0.5"),
     ("train.recompute", "true"),
+    ("train.precision", "\"bf16\""),
     ("train.leap", "6.0"),
     ("train.log", "3"),
     ("train.device", "\"moon\""),

@@ -12,7 +12,7 @@ use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
 use qkv_data::Batch;
 use qkv_data::objective::Aim;
-use qkv_kernels::{CrossEntropy, Reduce, cross_entropies};
+use qkv_kernels::{CrossEntropy, ProductPrecision, Reduce, cross_entropies, head_cross_entropies};
 use qkv_nn::{Answers, Cx};
 use qkv_optim::{Grads, Optimizer, refuse_unreached};
 use std::borrow::Cow;
@@ -32,6 +32,8 @@ pub struct StepParams {
     pub smoothing: f32,
     /// run blocks again in the backward instead of keeping what they computed: the same bits in less memory
     pub recompute: bool,
+    /// what linear layers round the factors of their products to
+    pub products: ProductPrecision,
 }
 
 /// What one step did.
@@ -124,7 +126,8 @@ pub fn learn_shared<N: Trainable>(
         return Err(Error::new(format!("step {}", params.step), "no target counts", hint));
     }
     // Each piece has a dropout of its own.
-    let cx = |i: usize| Cx::train(params.seed, params.step * pieces.len() as u64 + i as u64);
+    let cx =
+        |i: usize| Cx::train(params.seed, params.step * pieces.len() as u64 + i as u64).with_products(params.products);
     let (mut losses, mut alone, mut tree) = (vec![], None, TreeSum::default());
     for i in mine.clone() {
         let piece = &pieces[i];
@@ -232,14 +235,20 @@ pub fn loss_of<N: Trainable>(model: &N, batch: &Batch, smoothing: f32, reduce: R
     if few {
         cx.answers = Answers::At(counted.as_slice().into());
     }
-    let scores = model.forward(batch, cx)?;
+    let head = model.scores();
+    cx.scores_deferred = head.is_some();
+    let scores = model.forward(batch, cx)?; // or the states that they are computed from
     // A network of somebody else's may answer everywhere all the same.
     let (targets, weights) = match few && scores.dims()[0] == counted.len() {
         true => counted.iter().map(|i| (batch.targets[*i], batch.weights[*i])).unzip(),
         false => (batch.targets.clone(), batch.weights.clone()),
     };
     let (targets, weights) = (targets.into(), Some(weights.into()));
-    let (objective, plain) = cross_entropies(scores, &CrossEntropy { targets, weights, smoothing, reduce });
+    let how = CrossEntropy { targets, weights, smoothing, reduce };
+    let (objective, plain) = match head {
+        Some(head) => head_cross_entropies(cx.products, scores, &head, &how),
+        None => cross_entropies(scores, &how),
+    };
     Ok(Loss { objective, plain })
 }
 
@@ -304,7 +313,8 @@ mod tests {
         (model, batch)
     }
 
-    const PARAMS: StepParams = StepParams { seed: 1, step: 1, rate: 1e-3, smoothing: 0.0, recompute: false };
+    const PARAMS: StepParams =
+        StepParams { seed: 1, step: 1, rate: 1e-3, smoothing: 0.0, recompute: false, products: ProductPrecision::F32 };
 
     #[test]
     fn a_batch_without_targets_is_an_error_and_no_division_by_zero() {

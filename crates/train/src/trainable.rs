@@ -37,7 +37,7 @@ use burn::tensor::{Tensor, TensorData};
 use qkv_base::Result;
 use qkv_data::Batch;
 use qkv_data::objective::Aim;
-use qkv_kernels::{Ids, Positions};
+use qkv_kernels::{Ids, Positions, Projection};
 use qkv_model::{CausalLm, Encoder, Seq2Seq, Tokens, Transformer};
 use qkv_nn::{Cx, device};
 
@@ -46,9 +46,20 @@ pub trait Trainable: Module {
     /// A row of scores for each target of the batch, `[N, V]`; or for those only which the context asks for
     /// ([`qkv_nn::Answers::At`]), in their order.
     fn forward(&self, batch: &Batch, cx: &mut Cx) -> Result<Tensor<2>>;
+
+    /// The last matrix, if scores are its products with states and nothing more. Where the context defers them
+    /// ([`Cx::scores_deferred`]), `forward` hands out these states `[N, C]`, and the loss computes scores part by part: all of
+    /// them together are often the largest tensor of a step.
+    fn scores(&self) -> Option<Projection> {
+        None
+    }
 }
 
 impl Trainable for Transformer {
+    fn scores(&self) -> Option<Projection> {
+        self.head.scores(self.tokens.as_ref())
+    }
+
     fn forward(&self, batch: &Batch, cx: &mut Cx) -> Result<Tensor<2>> {
         let answer = if !batch.pixels.is_empty() {
             self.answer_image(pixels(self, batch), cx)?

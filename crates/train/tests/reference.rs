@@ -4,7 +4,7 @@
 use burn::tensor::Device;
 use qkv_data::Batch;
 use qkv_data::objective::{Aim, IGNORED};
-use qkv_kernels::{plain, simd::Level};
+use qkv_kernels::{ProductPrecision, plain, simd::Level};
 use qkv_model::pretrained::Values;
 use qkv_model::spec::Dropout;
 use qkv_model::{Pretrained, count};
@@ -99,7 +99,8 @@ fn taught(dir: &Path, recompute: bool) -> Vec<(String, Vec<f32>)> {
         model = model.with_lora(&["k", "v"], LoraSize { rank: 2, alpha: 4.0, dropout: 0.0 }, 1).unwrap();
     }
     for step in 1..=3 {
-        let params = StepParams { seed: 7, step, rate: 1e-2, smoothing: 0.1, recompute };
+        let params =
+            StepParams { seed: 7, step, rate: 1e-2, smoothing: 0.1, recompute, products: ProductPrecision::F32 };
         model = learn(model, &mut optimizer, &[batch.clone(), batch.clone()], params, &mut guard).unwrap().0;
     }
     let values = Values::of(&model);
@@ -124,7 +125,8 @@ fn losses(dir: &Path, reference: &Value) -> Vec<f64> {
     let settings = Settings { beta1: 0.9, beta2: 0.98, eps: 1e-8, decay: 0.01, clip: None };
     let (mut model, mut optimizer, mut all) = (Some(it.model), Optimizer::new(settings), vec![]);
     for step in 1..=numbers(&reference["train"]["losses"]).len() as u64 {
-        let params = StepParams { seed: 0, step, rate: 1e-3, smoothing: 0.0, recompute: false };
+        let params =
+            StepParams { seed: 0, step, rate: 1e-3, smoothing: 0.0, recompute: false, products: ProductPrecision::F32 };
         let batches = std::slice::from_ref(&batch);
         let (next, done) =
             learn(model.take().unwrap(), &mut optimizer, batches, params, &mut Guard::default()).unwrap();

@@ -52,6 +52,7 @@ pub(super) fn extras() -> Vec<&'static str> {
     {
         let has = [
             ("VNNI", std::arch::is_x86_feature_detected!("avx512vnni")),
+            ("BF16", std::arch::is_x86_feature_detected!("avx512bf16")),
             ("F16C", std::arch::is_x86_feature_detected!("f16c")),
         ];
         has.into_iter().filter_map(|(name, has)| has.then_some(name)).collect()

@@ -93,8 +93,8 @@ fn steps(plan: &Plan, mut network: Transformer, most: u64) -> Result<(Transforme
         let batches = numbers.map(|number| plan.train.batch(number)).collect::<Result<Vec<Batch>>>()?;
         let begun = Instant::now();
         // From the second on: in the first, parameters that nothing reaches are looked for.
-        let (seed, smoothing, recompute) = (train.seed, train.smoothing, train.recompute);
-        let params = StepParams { seed, step: 2 + i, rate: 0.0, smoothing, recompute };
+        let (seed, smoothing, recompute, products) = (train.seed, train.smoothing, train.recompute, train.precision);
+        let params = StepParams { seed, step: 2 + i, rate: 0.0, smoothing, recompute, products };
         let (team, shards) = (Team::new(&Single), plan.recipe.dist.shards);
         let share = Share { team: &team, shards, exchange: Exchange::Gradients(Wire::F32) };
         network = learn_shared(network, &mut optimizer, &batches, params, &mut Guard::new(0.0), share)?.0;

@@ -1,6 +1,7 @@
 //! The sections of a recipe, each with its defaults: what a recipe does not say is as it is here.
 
 use qkv_base::Task;
+use qkv_kernels::ProductPrecision;
 use qkv_train::dist::Wire;
 use qkv_train::schedule::Curve;
 use serde::{Deserialize, Serialize};
@@ -109,6 +110,8 @@ pub struct Train {
     pub average: f32,
     /// run blocks again in the backward instead of keeping what they computed: less memory, more time, the same bits
     pub recompute: bool,
+    /// what linear layers round the factors of their products to while learning: `f32` or `bf16`; weights and sums stay f32
+    pub precision: ProductPrecision,
     /// steps whose loss or gradient lies so many deviations above the last 128 are skipped; 0: none are
     pub leap: f64,
     /// steps between two lines of the log
@@ -130,6 +133,7 @@ impl Default for Train {
             smoothing: 0.0,
             average: 0.0,
             recompute: false,
+            precision: ProductPrecision::F32,
             leap: 0.0,
             log: 20,
             device: "cpu".into(),

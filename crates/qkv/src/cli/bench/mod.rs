@@ -1,5 +1,6 @@
 //! `qkv bench`: how fast it is.
 
+mod all;
 mod decode;
 mod encode;
 mod ops;
@@ -35,6 +36,8 @@ enum What {
     Serve(serve::Args),
     /// Each kernel beside burn's own operation, in GFLOP/s or GB/s
     Ops(ops::Args),
+    /// The machine, and all of these but ops and serve, in one table or one JSON
+    All(all::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         #[cfg(feature = "serve")]
         What::Serve(args) => serve::run(args),
         What::Ops(args) => ops::run(args),
+        What::All(args) => all::run(args),
     }
 }
 

@@ -64,7 +64,8 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     let (mut times, mut loss) = (vec![], f32::NAN);
     for step in 1..=3 + args.steps as u64 {
         let start = Instant::now();
-        let params = StepParams { seed: 0, step, rate: 3e-4, smoothing: 0.0, recompute: false };
+        let params =
+            StepParams { seed: 0, step, rate: 3e-4, smoothing: 0.0, recompute: false, products: args.precision };
         let (next, outcome) = learn(model, &mut optimizer, &batches, params, &mut guard)?;
         (model, loss) = (next, outcome.loss);
         times.push(start.elapsed().as_secs_f64());
@@ -73,7 +74,7 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     let tokens = args.batch * args.context * if args.shape.is_pair() { 2 } else { 1 };
     let middle = median(times.clone());
     Ok(Report {
-        system: format!("qkv {}{}", env!("CARGO_PKG_VERSION"), if args.plain { " plain" } else { "" }),
+        system: format!("qkv {}{}", env!("CARGO_PKG_VERSION"), args.way()),
         shape: args.shape.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string()),
         params: count::parameters(&model).iter().map(count::Parameter::elements).sum(),
         threads: rayon::current_num_threads(),
