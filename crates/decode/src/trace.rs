@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use qkv_base::{Error, Result, escape_html};
+use qkv_report::{Frame, scrolling};
 use serde::{Deserialize, Serialize};
 
 use crate::pick::Picked;
@@ -179,8 +180,7 @@ impl Trace {
 
     /// As one HTML file that needs nothing else.
     pub fn html(&self) -> String {
-        let mut out =
-            format!("{HEAD}<h1>What the chain did</h1>\n<p class=\"chain\">{}</p>\n", escape_html(&self.chain));
+        let mut out = String::new();
         for (i, token) in self.tokens.iter().enumerate() {
             let open = if i == 0 { " open" } else { "" };
             let probability = token.picked.probability;
@@ -195,7 +195,8 @@ impl Trace {
             }
             out += "</div></details>\n";
         }
-        out + "</main></body></html>\n"
+        let chain = format!("<p class=\"chain\">{}</p>", escape_html(&self.chain));
+        Frame::new("qkv generate --trace", "What the chain did").header(&chain).style(STYLE).page(&out)
     }
 }
 
@@ -249,47 +250,46 @@ fn grid(rows: &[Vec<String>]) -> String {
 }
 
 fn stage_html(out: &mut String, stage: &Stage, picked: u32) {
-    let _ = writeln!(
-        out,
-        "<section><h2>{}</h2><p>{} left, {} taken out with {:.4} of the mass, entropy {:.4}</p><table>",
-        escape_html(&stage.step),
-        stage.left,
-        stage.removed,
-        stage.mass_removed,
-        stage.entropy
-    );
+    let mut rows = String::new();
     for candidate in &stage.candidates {
-        let class = if candidate.id == picked { " class=\"said\"" } else { "" };
+        let (class, mark) = if candidate.id == picked { (" class=\"said\"", "▸ ") } else { ("", "") };
         let _ = writeln!(
-            out,
-            "<tr{class}><td><code>{}</code></td><td>{:.3}</td><td>{:.4}</td><td class=\"bar\"><i style=\"width:{:.1}%\"></i></td></tr>",
+            rows,
+            "<tr{class}><th scope=\"row\">{mark}<code>{}</code></th><td class=\"n\">{:.3}</td><td class=\"n\">{:.4}</td><td class=\"bar\"><i style=\"width:{:.1}%\"></i></td></tr>",
             escape_html(&named(candidate.text.as_deref(), candidate.id)),
             candidate.logit,
             candidate.probability,
             100.0 * candidate.probability
         );
     }
-    *out += "</table></section>\n";
+    let head = [("", "token"), (" class=\"n\"", "logit"), (" class=\"n\"", "p"), ("", "share")]
+        .map(|(class, name)| format!("<th scope=\"col\"{class}>{name}</th>"))
+        .concat();
+    let table = format!("<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>");
+    let _ = writeln!(
+        out,
+        "<section><h2>{}</h2><p class=\"note\">{} left, {} taken out with {:.4} of the mass, entropy {:.4}</p>{}</section>",
+        escape_html(&stage.step),
+        stage.left,
+        stage.removed,
+        stage.mass_removed,
+        stage.entropy,
+        scrolling(&stage.step, &table)
+    );
 }
 
-/// Style and nothing else: no script, no font, no address.
-const HEAD: &str = r#"<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Trace</title><style>
-:root { color-scheme: light dark; --line: #8885; --bar: #4a7fd0; --said: #4a7fd022; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 0; }
-main { max-width: 80rem; margin: auto; padding: 1.5rem; }
-h1 { font-size: 1.3rem; } h2 { font: 600 0.95rem ui-monospace, monospace; margin: 0 0 0.2rem; }
-.chain, code { font-family: ui-monospace, monospace; } .chain { overflow-wrap: anywhere; }
-details { border-top: 1px solid var(--line); padding: 0.5rem 0; } summary { cursor: pointer; }
-.stages { display: grid; grid-template-columns: repeat(auto-fill, minmax(22rem, 1fr)); gap: 1.2rem; padding: 0.8rem 0; }
-section p { margin: 0 0 0.4rem; font-size: 0.85rem; opacity: 0.75; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.85rem; }
-td { padding: 0.1rem 0.4rem; text-align: right; white-space: nowrap; } td:first-child { text-align: left; }
-td.bar { width: 40%; } td.bar i { display: block; height: 0.7rem; background: var(--bar); border-radius: 2px; min-width: 1px; }
-tr.said { background: var(--said); font-weight: 600; }
-</style></head><body><main>
-"#;
+const STYLE: &str = "
+.chain { font-family: ui-monospace, monospace; margin: 0 0 1rem; }
+details { border-top: 1px solid var(--line); padding: .5rem 0; }
+.stages { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(24rem, 100%), 1fr)); gap: 1.2rem; padding: .8rem 0; }
+.stages section { min-width: 0; }
+.stages h2 { font: 600 .95rem ui-monospace, monospace; margin: 0; border: 0; padding: 0; }
+.stages .note { margin: 0; } .stages .scroll { margin: .4rem 0 0; }
+.stages table { width: 100%; }
+.stages tbody th { font-weight: normal; background: none; }
+.stages .said th, .stages .said td { font-weight: 600; background: var(--card); }
+.bar { width: 40%; min-width: 5rem; } .bar i { display: block; height: .7rem; margin-top: .35rem; background: var(--s0); border-radius: 2px; min-width: 1px; }
+";
 
 #[cfg(test)]
 mod tests {

@@ -66,14 +66,19 @@ fn maps_are_those_of_transformers() {
     for name in ["gpt2", "llama", "bert-mlm", "bert-classify"] {
         let (g, model) = (golden(name), TextModel::load(&fixture(name)).unwrap());
         let look = Look::new(&model, &given(&model, &g)).unwrap();
-        close(name, &wide(&look.maps[0].values), &flat(&g["attentions"]), 1e-4);
+        close(name, &wide(&look.maps[0].values.concat()), &flat(&g["attentions"]), 1e-4);
         assert!(look.maps[0].row_error() < 1e-5);
     }
     for name in ["t5", "marian"] {
         let (g, model) = (golden(name), TextModel::load(&fixture(name)).unwrap());
         let look = Look::new(&model, &given(&model, &g)).unwrap();
         for kind in ["encoder", "cross", "decoder"] {
-            close(&format!("{name} {kind}"), &wide(&look.named(Some(kind)).unwrap().values), &flat(&g[kind]), 1e-4);
+            close(
+                &format!("{name} {kind}"),
+                &wide(&look.named(Some(kind)).unwrap().values.concat()),
+                &flat(&g[kind]),
+                1e-4,
+            );
         }
     }
 }
@@ -118,6 +123,6 @@ fn a_picture_is_looked_at_as_transformers_and_captum_do() {
         Given::Picture { pixels, size, channels, patch: 4, light: vec![0.5; size * size] }
     };
     let look = Look::new(&model, &picture()).unwrap();
-    close("vit", &wide(&look.maps[0].values), &flat(&g["attentions"]), 1e-4);
+    close("vit", &wide(&look.maps[0].values.concat()), &flat(&g["attentions"]), 1e-4);
     attributes("vit", |_| picture());
 }

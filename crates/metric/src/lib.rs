@@ -1,6 +1,6 @@
 //! Scores equal to the field's reference tools, and the ways to show them: BLEU, chrF and TER as sacreBLEU, ROUGE as
-//! rouge-score, entity F1 as seqeval, exact match as SQuAD's script; intervals and paired tests; a TensorBoard file, an
-//! HTML report, a live line for the terminal.
+//! rouge-score, entity F1 as seqeval, exact match as SQuAD's script; intervals and paired tests; a TensorBoard file, a
+//! live line for the terminal.
 //!
 //! Nothing here knows a tensor: strings and counts go in, numbers and strings come out.
 //!
@@ -15,14 +15,12 @@
 mod additive;
 mod bleu;
 mod bootstrap;
-mod chart;
 mod chrf;
 mod classify;
 mod entities;
 mod live;
 mod perplexity;
 mod porter;
-mod report;
 mod rouge;
 mod squad;
 mod ter;
@@ -34,14 +32,12 @@ mod words;
 pub use additive::{Additive, LetterCase, References, Resampling};
 pub use bleu::{Bleu, BleuScore, Smooth};
 pub use bootstrap::{Comparison, Interval, compare, interval};
-pub use chart::{Chart, Scale, Series};
 pub use chrf::{Chrf, ChrfScore};
 pub use classify::{Averages, Classification, Confusion, LabelScore};
 pub use entities::{EntityScores, Scheme, Span, entities, score_entities};
 pub use live::{Eta, Status, curve, human_bytes, human_count, human_duration, human_number};
 pub use perplexity::Perplexity;
 pub use porter::stem;
-pub use report::{Report, Sample, Table};
 pub use rouge::{Rouge, RougeKind, RougeScore};
 pub use squad::{AnswerScores, Answered, SquadScore, SquadVersion, normalise_answer, score_answer, score_answers};
 pub use ter::{Ter, TerScore};

@@ -87,7 +87,7 @@ pub enum Output {
 pub type Outputs = Vec<(String, Output)>;
 
 /// What to report besides the answer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputOptions {
     /// hidden states
     pub hidden: bool,
@@ -183,10 +183,16 @@ pub fn forward_outputs(it: &Pretrained, inputs: &Inputs, show: OutputOptions) ->
         pass(it, inputs, Taps::new(["hidden", "normed"].into_iter().filter(|_| show.hidden)), Answers::Every)?;
     if show.attentions {
         // Of a decoder's answer only the last place is computed: this pass is for the maps.
-        let seen = pass(it, inputs, Taps::new(["weights"]), Answers::Last)?;
+        let seen = forward_attentions(it, inputs)?;
         out.extend(seen.into_iter().filter(|(name, _)| name.ends_with("attentions")));
     }
     Ok(out)
+}
+
+/// The attention maps alone, by one pass: for texts whose scores `[T, V]` would take more room than the maps. The answer that comes
+/// with them is the last place's, where a decoder answers at every place.
+pub fn forward_attentions(it: &Pretrained, inputs: &Inputs) -> Result<Outputs> {
+    pass(it, inputs, Taps::new(["weights"]), Answers::Last)
 }
 
 /// One pass that keeps what `taps` ask for.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 pub use burn;
 pub use {qkv_base as base, qkv_data as data, qkv_decode as decode, qkv_kernels as kernels, qkv_metric as metric};
-pub use {qkv_insight as insight, qkv_runs as runs, qkv_weights as weights};
+pub use {qkv_insight as insight, qkv_report as report, qkv_runs as runs, qkv_weights as weights};
 pub use {qkv_model as networks, qkv_nn as nn, qkv_tasks as tasks, qkv_text as text, qkv_train as train};
 
 /// Loads what [`Model::load`](crate::Model::load) loads, as the network and everything beside it.

@@ -12,9 +12,11 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The README and every page of `docs/`, with their texts.
+/// The README and every page of `docs/`, of its lectures and its labs, with their texts.
 fn pages() -> Vec<(PathBuf, String)> {
-    let docs = std::fs::read_dir(root().join("docs")).expect("docs/").map(|entry| entry.expect("a file").path());
+    let files =
+        |folder: &str| std::fs::read_dir(root().join(folder)).expect("a folder").map(|e| e.expect("a file").path());
+    let docs = ["docs", "docs/lectures", "docs/labs"].into_iter().flat_map(files);
     let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
     pages.sort();
     pages.push(root().join("README.md"));
@@ -74,10 +76,16 @@ fn every_path_that_is_mentioned_exists() {
 
 #[test]
 fn the_map_names_every_page() {
-    let map = read(&root().join("docs/README.md"));
+    let [map, lectures, labs] =
+        ["README.md", "lectures.md", "labs/README.md"].map(|name| root().join("docs").join(name));
     for (page, _) in pages() {
         let name = page.file_name().expect("a name").to_string_lossy().into_owned();
-        assert!(name == "README.md" || map.contains(&format!("]({name})")), "docs/README.md does not name {name}");
+        let (list, link) = match page.parent().and_then(|p| p.file_name()).and_then(|p| p.to_str()) {
+            Some("lectures") => (&lectures, format!("](lectures/{name})")),
+            Some("labs") => (&labs, format!("]({name})")),
+            _ => (&map, format!("]({name})")),
+        };
+        assert!(name == "README.md" || read(list).contains(&link), "{} does not name {name}", list.display());
     }
 }
 

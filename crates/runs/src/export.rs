@@ -5,9 +5,9 @@ use crate::plan::Plan;
 use crate::run_dir::RunDir;
 use qkv_base::Result;
 use qkv_data::Objective;
-use qkv_metric::{Chart, Report, Sample, Series, Table};
 use qkv_model::spec::Input;
 use qkv_model::{Pretrained, Transformer};
+use qkv_report::{Chart, Report, Sample, Series, Table};
 use qkv_tasks::{Judged, Scores, locate};
 use qkv_train::adapter;
 use qkv_weights::{Dtype, write_atomically};
@@ -112,6 +112,7 @@ pub fn save_report(
     let sample =
         |j: &Judged| Sample { source: j.source.clone(), expected: Some(j.expected.clone()), got: j.got.clone() };
     let report = Report {
+        kind: "qkv train".into(),
         title: run_dir.dir().display().to_string(),
         summary: top.summary,
         facts: top.facts,

@@ -1,6 +1,7 @@
 //! The tree of a beam search: every continuation that was considered, what became of it, and what it grew from.
 
 use qkv_base::escape_html;
+use qkv_report::{Frame, scrolling};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -109,7 +110,7 @@ impl Tree {
     /// As one HTML page: branches that open and close, what was pruned in grey.
     pub fn html(&self) -> String {
         let (roots, children) = self.children();
-        let mut out = String::from(PAGE);
+        let mut out = String::new();
         enum Do {
             Open(usize),
             Close,
@@ -125,13 +126,25 @@ impl Tree {
                 Fate::Finished { .. } => "ended",
                 Fate::Pruned => "pruned",
             };
-            let open = if class == "kept" { " open" } else { "" };
-            let _ = write!(out, "<details{open} class={class}><summary>{}</summary>", escape_html(&self.label(i)));
+            let label = escape_html(&self.label(i));
+            if children[i].is_empty() {
+                let _ = write!(out, "<div class=\"leaf {class}\">{label}</div>"); // nothing that could be opened
+                continue;
+            }
+            let _ = write!(out, "<details open class=\"{class}\"><summary>{label}</summary>");
             todo.push(Do::Close);
             todo.extend(children[i].iter().rev().map(|c| Do::Open(*c)));
         }
-        out.push_str("</body></html>\n");
-        out
+        let count = |fate: fn(&Fate) -> bool| self.nodes.iter().filter(|n| fate(&n.fate)).count();
+        let lead = format!(
+            "{} continuations were considered: {} ended (■, with their score), {} were pruned (✗). Beside each token stands the \
+             log-probability so far.",
+            self.nodes.len(),
+            count(|f| matches!(f, Fate::Finished { .. })),
+            count(|f| *f == Fate::Pruned)
+        );
+        let tree = scrolling("the tree of the search", &format!("<div class=\"tree\">{out}</div>"));
+        Frame::new("--beam --trace", "Beam search").lead(&lead).style(STYLE).page(&tree)
     }
 }
 
@@ -139,10 +152,12 @@ fn siblings(all: &[usize], before: &str) -> Vec<(usize, String, bool)> {
     all.iter().enumerate().rev().map(|(n, i)| (*i, before.to_string(), n + 1 == all.len())).collect()
 }
 
-const PAGE: &str = "<!doctype html><html><head><meta charset=utf-8><title>Beam search</title><style>\
-body{font:14px/1.5 ui-monospace,monospace;margin:2em}details{margin-left:1.2em;border-left:1px solid #ccc;padding-left:.5em}\
-.pruned>summary{color:#999}.ended>summary{color:#06632a;font-weight:bold}</style></head><body>\
-<p>Token, log-probability so far; ■ ended with this score, ✗ pruned.</p>";
+const STYLE: &str = "
+.tree { font: .9rem/1.5 ui-monospace, monospace; white-space: nowrap; min-width: max-content; }
+.tree details, .leaf { margin-left: .5rem; border-left: 1px solid var(--line); padding-left: .5rem; }
+.leaf { padding-left: 1.5rem; }
+.pruned, .pruned > summary { color: var(--soft); } .ended, .ended > summary { color: var(--good); font-weight: bold; }
+";
 
 #[cfg(test)]
 mod tests {
@@ -171,7 +186,9 @@ mod tests {
         let mut tree = tree();
         tree.name(|id| format!("<{id}>"));
         let html = tree.html();
-        assert_eq!(html.matches("<details").count(), html.matches("</details>").count());
+        assert_eq!((html.matches("<details").count(), html.matches("</details>").count()), (1, 1));
+        assert_eq!(html.matches("class=\"leaf ").count(), 3, "what has no branches cannot be opened");
+        assert!(html.contains("4 continuations were considered: 1 ended (■, with their score), 1 were pruned"));
         assert!(html.contains("&lt;5&gt;") && !html.contains("<5>"));
         let json = serde_json::to_value(&tree).unwrap();
         assert_eq!((&json["nodes"][2]["fate"], &json["nodes"][2]["parent"]), (&"finished".into(), &0.into()));

@@ -12,6 +12,7 @@
 //! | `learning` | gradients, teacher-forcing, loss |
 //! | `sequence` | product-rule, sampling, beam |
 //! | `sizes` | cost, lora, patches |
+//! | `picture` | a drawing for each of them |
 //! | `own`, `own_pages`, `setting` | the same with a person's own numbers |
 
 mod attention;
@@ -22,6 +23,7 @@ mod lookup;
 pub mod model;
 mod own;
 mod own_pages;
+mod picture;
 mod positions;
 mod sequence;
 mod setting;

@@ -1,39 +1,28 @@
-//! One HTML file that loads nothing: the frame (head, style, policy) that pages and pictures of models share, and a page
-//! in it. Opens from a disk, light or dark as the reader likes, prints, and reads well without colour.
+//! A page of `explain` as one HTML file, in the frame that all pages share.
 
 use crate::page::{Block, Cell, Page, Table};
 use crate::render::color::{cividis, hex, lightness};
 use qkv_base::escape_html;
+use qkv_report::{Frame, Shown, scrolling};
 use std::fmt::Write;
 
-/// The looks of every page.
-const STYLE: &str = include_str!("page.css");
+const STYLE: &str = "
+.shapes { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-family: ui-monospace, monospace; }
+.shapes dt { color: var(--soft); } .shapes dd { margin: 0; }
+";
 
-/// A whole file around `body`; `scripts` says whether the page has any of its own.
-pub fn frame(title: &str, body: &str, scripts: bool) -> String {
-    let allowed = if scripts { "script-src 'unsafe-inline'; " } else { "" };
-    let title = escape_html(title);
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; {allowed}style-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
-    )
-}
-
-/// A page as one file.
-pub fn page(page: &Page) -> String {
-    let mut out = format!(
-        "<main>\n<header><p class=\"topic\">{}</p><h1>{}</h1><p class=\"idea\">{}</p></header>\n",
-        escape_html(&page.topic),
-        escape_html(&page.title),
-        escape_html(&page.idea)
-    );
-    for block in &page.blocks {
+/// A page as one file, with a picture (SVG) where there is one: under the formula and the shapes, before the numbers.
+pub fn page(page: &Page, picture: Option<&str>) -> String {
+    let mut out = String::new();
+    let before = |b: &Block| matches!(b, Block::Formula { .. } | Block::Shapes { .. });
+    let numbers = page.blocks.iter().position(|b| !before(b)).unwrap_or(page.blocks.len());
+    for (i, block) in page.blocks.iter().enumerate() {
+        if let (true, Some(svg)) = (i == numbers, picture) {
+            out += &scrolling(&format!("{}, drawn", page.title), &format!("<div class=\"picture\">{svg}</div>"));
+        }
         self::block(block, &mut out);
     }
-    let _ = write!(out, "<footer>qkv {}</footer>\n</main>", env!("CARGO_PKG_VERSION"));
-    frame(&page.title, &out, false)
+    Frame::new(&format!("qkv explain {}", page.topic), &page.title).lead(&page.idea).style(STYLE).page(&out)
 }
 
 fn block(block: &Block, out: &mut String) {
@@ -72,40 +61,19 @@ fn block(block: &Block, out: &mut String) {
     };
 }
 
-/// A table that scrolls by itself where the window is narrow, so that the page does not.
+/// A table; weights are coloured too.
 pub fn table(table: &Table) -> String {
-    let head = |name: &String| format!("<th scope=\"col\">{}</th>", escape_html(name));
     let cell = |(j, cell): (usize, &Cell)| {
-        let shown = escape_html(&cell.shown());
         let sum = table.columns.get(j).is_some_and(|name| name == "Σ");
-        match cell.value() {
-            Some(v) if table.heat && v.is_finite() && !sum => {
-                let colour = cividis(v);
-                let ink = if lightness(colour) > 0.5 { "#000" } else { "#fff" };
-                format!("<td class=\"n\" style=\"background:{};color:{ink}\">{shown}</td>", hex(colour))
-            }
-            Some(_) => format!("<td class=\"n\">{shown}</td>"),
-            None => format!("<td>{shown}</td>"),
-        }
+        let shade = cell.value().filter(|v| table.heat && v.is_finite() && !sum).map(|v| {
+            let colour = cividis(v);
+            [hex(colour), if lightness(colour) > 0.5 { "#000000" } else { "#ffffff" }.into()]
+        });
+        Shown { text: cell.shown(), number: cell.value().is_some(), shade }
     };
-    let row = |row: &crate::page::Row| {
-        let cells: String = row.cells.iter().enumerate().map(cell).collect();
-        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>", escape_html(&row.label))
-    };
-    let title = if table.title.is_empty() {
-        String::new()
-    } else {
-        format!("<caption>{}</caption>", escape_html(&table.title))
-    };
-    let name = if table.title.is_empty() { "numbers" } else { &table.title };
-    let corner = if table.corner.is_empty() { "<td></td>".into() } else { head(&table.corner) };
-    format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" \
-        aria-label=\"{}\"><table>{title}<thead><tr>{corner}{}</tr></thead><tbody>{}</tbody></table></div>",
-        escape_html(name),
-        table.columns.iter().map(head).collect::<String>(),
-        table.rows.iter().map(row).collect::<String>()
-    )
+    let row = |row: &crate::page::Row| (row.label.clone(), row.cells.iter().enumerate().map(cell).collect());
+    let head: Vec<String> = std::iter::once(&table.corner).chain(&table.columns).cloned().collect();
+    qkv_report::table(&table.title, &head, table.rows.iter().map(row))
 }
 
 #[cfg(test)]
@@ -115,7 +83,7 @@ mod tests {
     #[test]
     fn a_page_asks_for_nothing_and_escapes_what_it_is_given() {
         let table = Table::matrix("<b>", &["a&b"], &["x"], &[vec![0.5]], 1).weights(1);
-        let html = page(&Page::new("t", "a < b", "\"idea\"").table(table));
+        let html = page(&Page::new("t", "a < b", "\"idea\"").table(table), None);
         assert!(html.contains("a &lt; b") && html.contains("a&amp;b") && !html.contains("<b>"));
         assert!(
             html.contains("default-src 'none'; style-src") && !html.contains("http://") && !html.contains("<script")

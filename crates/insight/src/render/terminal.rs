@@ -279,6 +279,14 @@ mod tests {
             }
             assert!(text.contains("k29") && text.contains("Σ"), "every column is there: {text}");
         }
+        for topic in crate::explain::TOPICS {
+            let page = topic.page().unwrap();
+            for width in [60, 80, 120] {
+                let text = self::page(&page, Style::new(width, false));
+                let wide = text.lines().find(|line| line.width() > width);
+                assert!(wide.is_none(), "{} in {width}: {wide:?}", topic.name);
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use super::look::{Grid, Maps};
 use crate::page::{Cell, Table};
 use qkv_base::{Error, Result};
+use rayon::prelude::*;
 
 /// What one head looks like, over all rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,16 +69,16 @@ pub fn rollout(maps: &Maps) -> Result<Grid> {
     for layer in 0..maps.layers {
         let mean = maps.mean(layer)?;
         let mut next = vec![0.0; t * t];
-        for i in 0..t {
+        next.par_chunks_mut(t.max(1)).enumerate().for_each(|(i, next)| {
             let row = mean.row(i);
             let sum: f64 = row.iter().map(|w| f64::from(*w)).sum::<f64>().max(1e-12);
             for k in 0..t {
                 let weight = 0.5 * f64::from(row[k]) / sum + 0.5 * f64::from(i == k);
                 if weight > 0.0 {
-                    (0..t).for_each(|j| next[i * t + j] += weight * all[k * t + j]);
+                    next.iter_mut().zip(&all[k * t..]).for_each(|(next, before)| *next += weight * before);
                 }
             }
-        }
+        });
         all = next;
     }
     let title = format!("{}: rollout through {} layers", maps.name, maps.layers);
@@ -91,6 +92,7 @@ mod tests {
 
     fn one(values: Vec<f32>, layers: usize) -> Maps {
         let names = vec!["a".to_string(), "b".to_string()];
+        let values = values.chunks(4).map(<[f32]>::to_vec).collect();
         Maps { name: "attention".into(), queries: names.clone(), keys: names, layers, heads: 1, values }
     }
 

@@ -8,11 +8,12 @@ use super::look::{Grid, Maps};
 use super::svg;
 use super::view::{Seen, View};
 use crate::render::color::stops;
-use crate::render::html::{frame, table};
+use crate::render::html::table;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::ZlibEncoder};
 use qkv_base::{Error, Result, escape_html};
+use qkv_report::{Frame, scrolling};
 use serde_json::json;
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -27,20 +28,18 @@ const STYLE: &str = include_str!("see.css");
 /// The whole file.
 pub fn page(seen: &Seen) -> Result<String> {
     let title = format!("{}: {}", seen.family, seen.model);
-    let mut body = format!(
-        "<style>\n{STYLE}</style>\n<main>\n<header><p class=\"topic\">qkv see</p><h1>{}</h1>\n<p \
-        class=\"tokens\" dir=\"auto\">{}</p>\n",
-        escape_html(&title),
-        chips(&seen.tokens)
-    );
+    let mut header = format!("<p class=\"tokens\" dir=\"auto\">{}</p>\n", chips(&seen.tokens));
     if !seen.target.is_empty() {
-        let _ = writeln!(body, "<p class=\"tokens\" dir=\"auto\">→ {}</p>", chips(&seen.target));
+        let _ = writeln!(header, "<p class=\"tokens\" dir=\"auto\">→ {}</p>", chips(&seen.target));
     }
     let notes: String = seen.notes.iter().map(|n| format!("<li>{}</li>", escape_html(n))).collect();
-    let _ = writeln!(body, "<ul class=\"notes\">{notes}</ul></header>");
+    let _ = write!(header, "<ul class=\"notes\">{notes}</ul>");
+    let mut frame = Frame::new("qkv see", &title).header(&header).style(STYLE);
+    let mut body = String::new();
     let canvases = canvases(seen);
     if !canvases.is_empty() {
         body.push_str(MAPS);
+        frame = frame.script(&packed(&canvases)?, SCRIPT);
     }
     for (view, heading) in HEADINGS {
         let tables: String = seen.tables.iter().filter(|(v, _)| v == view).map(|(_, t)| table(t)).collect();
@@ -59,25 +58,12 @@ pub fn page(seen: &Seen) -> Result<String> {
             let drawn: String = [grids, planes]
                 .iter()
                 .filter(|p| !p.is_empty())
-                .map(|p| {
-                    format!(
-                        "<div class=\"scroll picture\" tabindex=\"0\" role=\"group\" aria-label=\"{heading}, \
-        drawn\">{p}</div>"
-                    )
-                })
+                .map(|p| scrolling(&format!("{heading}, drawn"), &format!("<div class=\"picture\">{p}</div>")))
                 .collect();
             let _ = writeln!(body, "<section><h2>{heading}</h2>{drawn}{tables}</section>");
         }
     }
-    let _ = writeln!(body, "<footer>qkv {}</footer>\n</main>", env!("CARGO_PKG_VERSION"));
-    if !canvases.is_empty() {
-        let _ = write!(
-            body,
-            "<script type=\"text/plain\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>",
-            packed(&canvases)?
-        );
-    }
-    let file = frame(&title, &body, !canvases.is_empty());
+    let file = frame.page(&body);
     if file.len() > BUDGET {
         let tokens = seen.maps.iter().map(|m| m.queries.len().max(m.keys.len())).max().unwrap_or(0);
         let what = format!(
@@ -123,7 +109,7 @@ fn is_large(view: View, grid: &Grid) -> bool {
 fn canvases(seen: &Seen) -> Vec<Cow<'_, Maps>> {
     let large = seen.grids.iter().filter(|(v, g)| is_large(*v, g)).map(|(v, g)| {
         let name = if *v == View::Rollout { "rollout" } else { "alignment" };
-        let (queries, keys, values) = (g.rows.clone(), g.columns.clone(), g.values.clone());
+        let (queries, keys, values) = (g.rows.clone(), g.columns.clone(), vec![g.values.clone()]);
         Cow::Owned(Maps { name: name.into(), queries, keys, layers: 1, heads: 1, values })
     });
     seen.maps.iter().map(Cow::Borrowed).chain(large).collect()
@@ -144,8 +130,8 @@ fn packed(maps: &[Cow<Maps>]) -> Result<String> {
     let mut out = ZlibEncoder::new(vec![], Compression::best());
     out.write_all(&(head.len() as u32).to_le_bytes()).map_err(fault)?;
     out.write_all(head.as_bytes()).map_err(fault)?;
-    for map in maps {
-        let bytes: Vec<u8> = map.values.iter().map(|p| byte(*p)).collect();
+    for layer in maps.iter().flat_map(|map| &map.values) {
+        let bytes: Vec<u8> = layer.iter().map(|p| byte(*p)).collect();
         out.write_all(&bytes).map_err(fault)?;
     }
     Ok(STANDARD.encode(out.finish().map_err(fault)?))
@@ -164,12 +150,12 @@ mod tests {
 
     /// Weights as a model of this size has them: rows that sum to 1, a few large, many small.
     fn many(layers: usize, heads: usize, t: usize) -> Maps {
-        let mut values = vec![];
+        let mut values = vec![vec![]; layers];
         for row in 0..layers * heads * t {
             let scores: Vec<f64> = Key::new(5, 0, row as u64).normals(t).iter().map(|x| 2.5 * f64::from(*x)).collect();
             let seen = row % t + 1;
             let weights = crate::arithmetic::softmax(&scores[..seen]);
-            values.extend((0..t).map(|j| weights.get(j).copied().unwrap_or(0.0) as f32));
+            values[row / (heads * t)].extend((0..t).map(|j| weights.get(j).copied().unwrap_or(0.0) as f32));
         }
         let names: Vec<String> = (0..t).map(|i| format!("token{i}")).collect();
         Maps { name: "attention".into(), queries: names.clone(), keys: names, layers, heads, values }
@@ -199,8 +185,8 @@ mod tests {
         let head: serde_json::Value = serde_json::from_slice(&raw[4..4 + n]).unwrap();
         assert_eq!(head["maps"][0]["heads"], 2);
         let weights = &raw[4 + n..];
-        assert_eq!(weights.len(), maps.values.len());
-        for (byte, p) in weights.iter().zip(&maps.values) {
+        assert_eq!(weights.len(), maps.values.concat().len());
+        for (byte, p) in weights.iter().zip(maps.values.concat()) {
             assert!(((f32::from(*byte) / 255.0).powi(2) - p).abs() <= 1.0 / 255.0);
         }
     }

@@ -11,9 +11,12 @@ use qkv_nn::Cx;
 use qkv_tasks::TextModel;
 use rayon::prelude::*;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// How many tokens are named at each place.
 const TOP: usize = 5;
+/// So many places are read at a time.
+const PART: usize = 64;
 
 /// A distribution at one place, as far as it is shown.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,23 +102,31 @@ pub fn losses(model: &TextModel, given: &Given, look: &Look) -> Result<Table> {
 }
 
 /// The lens: for each layer (0 is the embeddings) and each place the likeliest token, its probability, and the rank of the
-/// token that really comes.
-pub fn lens(model: &TextModel, given: &Given, look: &Look) -> Result<Vec<Table>> {
+/// token that really comes. Of the tokens in `shown`, since each costs as much as the head at every layer.
+pub fn lens(model: &TextModel, given: &Given, look: &Look, shown: Range<usize>) -> Result<Vec<Table>> {
     let labels = labels(model, given)?;
     let layers = look.states.len();
     let mut places: Vec<Vec<Place>> = vec![];
     for (layer, state) in look.states.iter().enumerate() {
         let last = layer + 1 == layers;
-        let scores = if last { Cow::Borrowed(&look.answer.values) } else { Cow::Owned(said(model, &state.values)?) };
-        let width = look.width().max(1);
-        let row = |(i, row): (usize, &[f32])| place(row, labels.get(i).copied().flatten(), 1);
-        places.push(scores.par_chunks(width).enumerate().map(row).collect());
+        let (width, c) = (look.width().max(1), model.spec().width.max(1));
+        let mut found: Vec<Place> = vec![];
+        // A part of the text at a time: the scores of all of it, `[T, V]`, would be held once more for nothing.
+        let wanted = state.values.get(shown.start * c..shown.end * c).unwrap_or(&[]);
+        for (part, states) in wanted.chunks(PART * c).enumerate() {
+            let from = shown.start + part * PART;
+            let answer = || look.answer.values.get(from * width..).unwrap_or(&[]);
+            let scores = if last { Cow::Borrowed(answer()) } else { Cow::Owned(said(model, states)?) };
+            let row = |(i, row): (usize, &[f32])| place(row, labels.get(from + i).copied().flatten(), 1);
+            found.par_extend(scores.par_chunks(width).take(states.len() / c).enumerate().map(row));
+        }
+        places.push(found);
     }
     let columns: Vec<String> =
         (0..layers).map(|i| if i == 0 { "input".into() } else { format!("layer {}", i - 1) }).collect();
     let cells = |f: &dyn Fn(&Place) -> Cell| -> Vec<(String, Vec<Cell>)> {
         let row = |(i, name): (usize, &String)| (name.clone(), places.iter().filter_map(|l| l.get(i)).map(f).collect());
-        look.read().iter().enumerate().map(row).collect()
+        look.read()[shown.clone()].iter().enumerate().map(row).collect()
     };
     let best = |p: &Place| p.top.first().copied().unwrap_or((0, 0.0));
     let rank = |p: &Place| p.label.map_or(Cell::Text("–".into()), |l| Cell::Count(l.2 as u64));

@@ -4,7 +4,7 @@
 use super::given::Given;
 use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
-use qkv_model::outputs::{Array, Inputs, Output, OutputOptions, Outputs, forward_outputs};
+use qkv_model::outputs::{Array, Inputs, Output, OutputOptions, Outputs, forward_attentions, forward_outputs};
 use qkv_tasks::TextModel;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -21,8 +21,9 @@ pub struct Maps {
     pub layers: usize,
     /// H
     pub heads: usize,
-    /// `[L, H, Tq, Tk]`, row by row
-    pub values: Vec<f32>,
+    /// for each layer `[H, Tq, Tk]`, row by row: as the pass left them, since one list of all would be a second copy of the largest thing
+    /// there is
+    pub values: Vec<Vec<f32>>,
 }
 
 /// Numbers with names: one map, a rollout, an alignment.
@@ -56,12 +57,18 @@ pub struct Look {
 impl Serialize for Maps {
     /// With the weights as nested lists `[layer][head][query][key]`.
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        let dims = vec![self.layers, self.heads, self.queries.len(), self.keys.len()];
+        struct Layers<'a>(&'a Maps);
+        impl Serialize for Layers<'_> {
+            fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+                let dims = vec![self.0.heads, self.0.queries.len(), self.0.keys.len()];
+                to.collect_seq(self.0.values.iter().map(|layer| Array { dims: dims.clone(), values: layer.clone() }))
+            }
+        }
         let mut maps = to.serialize_struct("Maps", 4)?;
         maps.serialize_field("name", &self.name)?;
         maps.serialize_field("queries", &self.queries)?;
         maps.serialize_field("keys", &self.keys)?;
-        maps.serialize_field("weights", &Array { dims, values: self.values.clone() })?;
+        maps.serialize_field("weights", &Layers(self))?;
         maps.end()
     }
 }
@@ -122,8 +129,8 @@ impl Maps {
         check("layer", layer, self.layers)?;
         check("head", head, self.heads)?;
         let (tq, tk) = (self.queries.len(), self.keys.len());
-        let from = (layer * self.heads + head) * tq * tk;
-        let values = self.values.get(from..from + tq * tk).unwrap_or(&[]).to_vec();
+        let from = head * tq * tk;
+        let values = self.values[layer].get(from..from + tq * tk).unwrap_or(&[]).to_vec();
         let title = format!("{}, layer {layer}, head {head}", self.name);
         Ok(Grid { title, rows: self.queries.clone(), columns: self.keys.clone(), values })
     }
@@ -143,7 +150,7 @@ impl Maps {
     pub fn row_error(&self) -> f64 {
         let tk = self.keys.len().max(1);
         let off = |row: &[f32]| (row.iter().map(|v| f64::from(*v)).sum::<f64>() - 1.0).abs();
-        self.values.chunks(tk).map(off).fold(0.0, f64::max)
+        self.values.iter().flat_map(|layer| layer.chunks(tk)).map(off).fold(0.0, f64::max)
     }
 
     /// Only these tokens, of queries and keys where they are the same sequence.
@@ -154,13 +161,16 @@ impl Maps {
         let mut values = vec![];
         let mut names = (vec![], vec![]);
         for layer in 0..self.layers {
+            let mut kept = vec![];
             for head in 0..self.heads {
                 let part = self.grid(layer, head)?.window(rows.clone(), columns.clone());
-                values.extend(part.values);
+                kept.extend(part.values);
                 names = (part.rows, part.columns);
             }
+            values.push(kept);
         }
-        Ok(Self { queries: names.0, keys: names.1, values, ..self.clone() })
+        let (name, layers, heads) = (self.name.clone(), self.layers, self.heads);
+        Ok(Self { name, queries: names.0, keys: names.1, layers, heads, values })
     }
 }
 
@@ -182,9 +192,31 @@ pub(crate) fn label(model: &TextModel, id: u32) -> String {
     }
 }
 
+/// What of a pass is wanted. Of a long text the scores `[T, V]` and the maps `[L, H, T, T]` are each larger than many a model: what
+/// nobody looks at is not computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// attention maps
+    pub maps: bool,
+    /// hidden states
+    pub states: bool,
+    /// the answer at every place
+    pub answer: bool,
+}
+
+impl Wanted {
+    /// Everything.
+    pub const ALL: Self = Self { maps: true, states: true, answer: true };
+}
+
 impl Look {
-    /// Runs the model.
+    /// Runs the model, and keeps everything.
     pub fn new(model: &TextModel, given: &Given) -> Result<Self> {
+        Self::with(model, given, Wanted::ALL)
+    }
+
+    /// Runs the model, and keeps what is wanted.
+    pub fn with(model: &TextModel, given: &Given, wanted: Wanted) -> Result<Self> {
         let name = |ids: &[u32]| ids.iter().map(|id| label(model, *id)).collect::<Vec<_>>();
         let mut inputs = Inputs::default();
         let (tokens, target) = match given {
@@ -207,7 +239,12 @@ impl Look {
                 (std::iter::once("class".to_string()).chain(named).collect(), vec![])
             }
         };
-        let outputs = forward_outputs(&model.network, &inputs, OutputOptions { hidden: true, attentions: true })?;
+        let outputs = match wanted {
+            Wanted { maps: true, states: false, answer: false } => forward_attentions(&model.network, &inputs)?,
+            Wanted { maps: attentions, states: hidden, .. } => {
+                forward_outputs(&model.network, &inputs, OutputOptions { hidden, attentions })?
+            }
+        };
         Self::of(outputs, tokens, target)
     }
 
@@ -283,14 +320,13 @@ fn beside(start: &Array, end: &Array) -> Array {
 
 fn maps(name: &str, queries: &[String], keys: &[String], layers: Vec<Array>) -> Result<Maps> {
     let heads = layers.first().and_then(|l| l.dims.get(1)).copied().unwrap_or(0);
-    let n = layers.len();
-    let mut values = Vec::with_capacity(n * heads * queries.len() * keys.len());
-    layers.into_iter().for_each(|layer| values.extend(layer.values)); // each is dropped as soon as it is copied
-    if values.len() != n * heads * queries.len() * keys.len() {
-        let what = format!("{name}: {} numbers for {n} × {heads} × {} × {}", values.len(), queries.len(), keys.len());
+    let want = heads * queries.len() * keys.len();
+    if let Some(odd) = layers.iter().find(|layer| layer.values.len() != want) {
+        let what = format!("{name}: {} numbers for {heads} × {} × {}", odd.values.len(), queries.len(), keys.len());
         return Err(Error::internal("maps", what));
     }
-    Ok(Maps { name: name.into(), queries: queries.to_vec(), keys: keys.to_vec(), layers: n, heads, values })
+    let values: Vec<Vec<f32>> = layers.into_iter().map(|layer| layer.values).collect();
+    Ok(Maps { name: name.into(), queries: queries.to_vec(), keys: keys.to_vec(), layers: values.len(), heads, values })
 }
 
 #[cfg(test)]
@@ -299,7 +335,7 @@ mod tests {
 
     fn maps() -> Maps {
         let names = |n: usize| (0..n).map(|i| format!("t{i}")).collect::<Vec<_>>();
-        let values = (0..2 * 2 * 9).map(|i| i as f32).collect();
+        let values = (0..2).map(|l| (0..2 * 9).map(|i| (18 * l + i) as f32).collect()).collect();
         Maps { name: "attention".into(), queries: names(3), keys: names(3), layers: 2, heads: 2, values }
     }
 
@@ -307,7 +343,7 @@ mod tests {
     fn a_window_holds_the_same_numbers() {
         let all = maps();
         let part = all.window(1..3).unwrap();
-        assert_eq!((part.queries.len(), part.values.len()), (2, 16));
+        assert_eq!((part.queries.len(), part.values.concat().len()), (2, 16));
         assert_eq!(part.grid(1, 1).unwrap().row(0), &all.grid(1, 1).unwrap().row(1)[1..3]);
         assert!(all.grid(2, 0).unwrap_err().hint.contains("0 to 1"));
         assert_eq!(all.mean(0).unwrap().values[0], (0.0 + 9.0) / 2.0);

@@ -3,6 +3,7 @@
 
 use qkv_base::{Error, Result};
 use qkv_model::outputs::Array;
+use rayon::prelude::*;
 use serde::Serialize;
 
 /// One layer in two dimensions.
@@ -18,7 +19,7 @@ pub struct Plane {
 
 /// The planes of all layers.
 pub fn planes(states: &[Array]) -> Result<Vec<Plane>> {
-    states.iter().enumerate().map(|(layer, array)| plane(layer, array)).collect()
+    states.par_iter().enumerate().map(|(layer, array)| plane(layer, array)).collect()
 }
 
 fn plane(layer: usize, states: &Array) -> Result<Plane> {
@@ -31,8 +32,13 @@ fn plane(layer: usize, states: &Array) -> Result<Plane> {
     let mean: Vec<f64> = (0..c).map(|j| (0..t).map(|i| f64::from(row(i)[j])).sum::<f64>() / t as f64).collect();
     let centred: Vec<Vec<f64>> =
         (0..t).map(|i| row(i).iter().zip(&mean).map(|(x, m)| f64::from(*x) - m).collect()).collect();
-    let mut gram: Vec<Vec<f64>> =
-        centred.iter().map(|a| centred.iter().map(|b| a.iter().zip(b).map(|(a, b)| a * b).sum()).collect()).collect();
+    let mut gram = vec![vec![0.0; t]; t];
+    for i in 0..t {
+        for j in i..t {
+            let product: f64 = centred[i].iter().zip(&centred[j]).map(|(a, b)| a * b).sum();
+            (gram[i][j], gram[j][i]) = (product, product);
+        }
+    }
     let total: f64 = (0..t).map(|i| gram[i][i]).sum();
     let mut points = vec![[0.0; 2]; t];
     let mut share = [0.0; 2];

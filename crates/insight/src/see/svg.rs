@@ -32,9 +32,41 @@ fn written(title: &str) -> f64 {
     unicode_width::UnicodeWidthStr::width(title) as f64 * LETTER + 24.0
 }
 
-/// One grid: rows and columns with their names, the number in each cell where there is room for it.
+/// How a number becomes a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shade {
+    /// weights from 0 to 1, by their root, so that small ones are told apart
+    Root,
+    /// anything: the smallest dark, the largest light
+    Range,
+}
+
+/// How a grid is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// its colours
+    pub shade: Shade,
+    /// decimals of its numbers
+    pub decimals: usize,
+    /// whether the sum of each row stands behind it
+    pub sums: bool,
+}
+
+/// One grid of weights: rows and columns with their names, the number in each cell where there is room for it.
 pub fn grid(grid: &Grid) -> String {
+    grid_as(grid, Drawn { shade: Shade::Root, decimals: 2, sums: false })
+}
+
+/// One grid, drawn as `how` says.
+pub fn grid_as(grid: &Grid, how: Drawn) -> String {
     let (rows, columns) = (grid.rows.len(), grid.columns.len());
+    let least = grid.values.iter().copied().fold(f32::INFINITY, f32::min);
+    let most = grid.values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let shade = |value: f32| match how.shade {
+        Shade::Root => f64::from(value).max(0.0).sqrt(),
+        Shade::Range => f64::from((value - least) / (most - least).max(f32::MIN_POSITIVE)),
+    };
+    let decimals = how.decimals;
     let numbers = rows * columns <= 400;
     let cell = if numbers { 40.0 } else { (900.0 / columns.max(rows).max(1) as f64).clamp(4.0, 24.0) };
     let (left, top) = (longest(&grid.rows) + 16.0, longest(&grid.columns) * 0.75 + 44.0);
@@ -63,7 +95,7 @@ pub fn grid(grid: &Grid) -> String {
             );
         }
         for (j, value) in grid.row(i).iter().enumerate() {
-            let colour = cividis(f64::from(*value).max(0.0).sqrt());
+            let colour = cividis(shade(*value));
             let x = left + j as f64 * cell;
             let told = format!("{} → {}: {value:.4}", grid.rows[i], grid.columns[j]);
             let _ = write!(
@@ -78,21 +110,92 @@ pub fn grid(grid: &Grid) -> String {
                 let _ = write!(
                     body,
                     "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\" \
-        fill=\"{ink}\">{value:.2}</text>",
+        fill=\"{ink}\">{}</text>",
                     x + cell / 2.0,
-                    y + cell / 2.0 + 4.0
+                    y + cell / 2.0 + 4.0,
+                    crate::page::shown(f64::from(*value), decimals)
                 );
             }
             body.push('\n');
         }
+        if how.sums {
+            let sum: f64 = grid.row(i).iter().map(|v| f64::from(*v)).sum();
+            let (x, y) = (left + columns as f64 * cell + 10.0, y + cell / 2.0 + 4.0);
+            let _ = writeln!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\">Σ {}</text>", crate::page::shown(sum, decimals));
+        }
     }
     body.push_str("</g>\n");
+    let room = if how.sums { 84.0 } else { 40.0 };
     file(
-        (left + columns as f64 * cell + 40.0).max(written(&grid.title)),
+        (left + columns as f64 * cell + room).max(written(&grid.title)),
         top + rows as f64 * cell + 16.0,
         &grid.title,
         &body,
     )
+}
+
+/// A grid of many cells as pixels of a chosen size: its colours in 64 steps, runs of one colour in one stroke, so that the file
+/// stays small. Every `every`th row and column has its name.
+pub fn pixels(grid: &Grid, [wide, high]: [f64; 2], every: usize) -> String {
+    const STEPS: usize = 64;
+    let columns = grid.columns.len().max(1);
+    let least = grid.values.iter().copied().fold(f32::INFINITY, f32::min);
+    let most = grid.values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let step = |v: f32| ((v - least) / (most - least).max(f32::MIN_POSITIVE) * (STEPS - 1) as f32).round() as usize;
+    let mut strokes = vec![String::new(); STEPS];
+    for (i, row) in grid.values.chunks(columns).enumerate() {
+        let mut from = 0;
+        for j in 1..=columns {
+            if j == columns || step(row[j]) != step(row[from]) {
+                let _ = write!(strokes[step(row[from]).min(STEPS - 1)], "M{from} {i}h{}v1H{from}z", j - from);
+                from = j;
+            }
+        }
+    }
+    let (left, top) = (longest(&grid.rows) + 16.0, 44.0);
+    let mut body = format!(
+        "<g {FONT} font-size=\"12\" fill=\"#111111\">\n<text x=\"8\" y=\"18\">{}</text>\n",
+        escape_html(&grid.title)
+    );
+    for (j, name) in grid.columns.iter().enumerate().step_by(every.max(1)) {
+        let x = left + (j as f64 + 0.5) * wide;
+        let _ = writeln!(body, "<text x=\"{x:.1}\" y=\"38\" text-anchor=\"middle\">{}</text>", escape_html(name));
+    }
+    for (i, name) in grid.rows.iter().enumerate().step_by(every.max(1)) {
+        let y = top + (i as f64 + 0.5) * high + 4.0;
+        let _ = writeln!(
+            body,
+            "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>",
+            left - 6.0,
+            escape_html(name)
+        );
+    }
+    let _ = writeln!(
+        body,
+        "</g>\n<g transform=\"translate({left:.1} {top:.1}) scale({wide} {high})\" shape-rendering=\"crispEdges\">"
+    );
+    for (i, stroke) in strokes.iter().enumerate().filter(|(_, stroke)| !stroke.is_empty()) {
+        let colour = hex(cividis(i as f64 / (STEPS - 1) as f64));
+        let _ = writeln!(body, "<path fill=\"{colour}\" d=\"{stroke}\"/>");
+    }
+    body.push_str("</g>\n");
+    let width = (left + columns as f64 * wide + 24.0).max(written(&grid.title));
+    file(width, top + grid.rows.len() as f64 * high + 16.0, &grid.title, &body)
+}
+
+/// Pictures one beside the other, as one.
+pub fn beside(title: &str, pictures: &[String]) -> String {
+    let size = |svg: &str, what: &str| -> f64 {
+        let number = svg.split_once(&format!(" {what}=\"")).and_then(|(_, rest)| rest.split('"').next());
+        number.and_then(|n| n.parse().ok()).unwrap_or(0.0)
+    };
+    let (mut body, mut x) = (String::new(), 0.0);
+    for picture in pictures {
+        body += &picture.replacen("<svg ", &format!("<svg x=\"{x:.0}\" y=\"0\" "), 1);
+        x += size(picture, "width") + 16.0;
+    }
+    let high = pictures.iter().map(|p| size(p, "height")).fold(0.0, f64::max);
+    file(x - 16.0, high, title, &body)
 }
 
 /// All heads of some maps, a row for each layer.

@@ -79,12 +79,15 @@ fn put_beside(drawn: &mut Option<Maps>, maps: &Maps, layer: usize) -> Result<()>
     let heads: Vec<f32> =
         (0..maps.heads).map(|head| Ok(maps.grid(layer, head)?.values)).collect::<Result<Vec<_>>>()?.concat();
     match drawn {
-        Some(all) if all.values.len() == all.layers * heads.len() => {
+        Some(all) if all.values.iter().all(|layer| layer.len() == heads.len()) => {
             all.layers += 1;
-            all.values.extend(heads);
+            all.values.push(heads);
         }
         Some(_) => return Err(Error::internal("--through", "checkpoints of one run have maps of different sizes")),
-        None => *drawn = Some(Maps { layers: 1, values: heads, ..maps.clone() }),
+        None => {
+            let (name, queries, keys) = (maps.name.clone(), maps.queries.clone(), maps.keys.clone());
+            *drawn = Some(Maps { name, queries, keys, layers: 1, heads: maps.heads, values: vec![heads] });
+        }
     }
     Ok(())
 }
@@ -101,7 +104,14 @@ mod tests {
 
     fn stage(values: Vec<f32>) -> Seen {
         let names = vec!["a".to_string(), "b".to_string()];
-        let maps = Maps { name: "attention".into(), queries: names.clone(), keys: names, layers: 1, heads: 1, values };
+        let maps = Maps {
+            name: "attention".into(),
+            queries: names.clone(),
+            keys: names,
+            layers: 1,
+            heads: 1,
+            values: vec![values],
+        };
         Seen { maps: vec![maps], ..Seen::default() }
     }
 

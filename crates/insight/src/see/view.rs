@@ -3,7 +3,7 @@
 
 use super::given::{Ask, Given};
 use super::gradients::{Attribution, attribute};
-use super::look::{Grid, Look, Maps};
+use super::look::{Grid, Look, Maps, Wanted};
 use super::pca::{Plane, planes};
 use super::scores::{Scores, scores};
 use super::{heads, lens, svg};
@@ -93,6 +93,21 @@ impl View {
     }
 }
 
+impl View {
+    /// What of a pass it is made of.
+    fn wants(self) -> Wanted {
+        let (maps, states, answer) = match self {
+            Self::Maps | Self::Heads | Self::Rollout | Self::Align | Self::Patches | Self::Neurons => {
+                (true, false, false)
+            }
+            Self::Pca => (false, true, false),
+            Self::Lens => (false, true, true),
+            Self::Loss | Self::Gradients => (false, false, true),
+        };
+        Wanted { maps, states, answer }
+    }
+}
+
 /// What is wanted.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -170,7 +185,9 @@ pub fn see(
         }
     }
     let given = Given::new(model, ask, second)?;
-    let look = Look::new(model, &given)?;
+    let any = |of: fn(Wanted) -> bool| options.views.iter().any(|view| of(view.wants()));
+    let wanted = Wanted { maps: any(|w| w.maps), states: any(|w| w.states), answer: any(|w| w.answer) };
+    let look = Look::with(model, &given, wanted)?;
     let window = window(options.window.clone(), look.read().len().max(look.tokens.len()))?;
     let mut seen = Seen {
         model: model.path.display().to_string(),
@@ -180,12 +197,12 @@ pub fn see(
         notes: notes(&given, &look, options),
         ..Seen::default()
     };
-    for view in &options.views {
-        one(*view, model, &given, &look, options, with_gradients, &mut seen)?;
-    }
-    let shown = window.clone().unwrap_or(0..look.read().len());
-    seen.shown = look.read().get(shown.start..shown.end.min(look.read().len())).unwrap_or(&[]).to_vec();
     let read = look.read().len();
+    let shown = window.clone().map_or(0..read, |w| w.start.min(read)..w.end.min(read));
+    for view in &options.views {
+        one(*view, model, &given, &look, options, &shown, with_gradients, &mut seen)?;
+    }
+    seen.shown = look.read()[shown].to_vec();
     if options.views.contains(&View::Maps) {
         // Moved, not copied: they are the largest thing here.
         let wanted = |m: &Maps| options.kind.as_ref().is_none_or(|kind| m.name == *kind);
@@ -201,7 +218,8 @@ pub fn see(
             let clipped = window.start.min(plane.points.len())..window.end.min(plane.points.len());
             plane.points = plane.points[clipped].to_vec();
         }
-        let per_token = |view: View| matches!(view, View::Loss | View::Lens | View::Pca);
+        // The lens was made for these tokens alone.
+        let per_token = |view: View| matches!(view, View::Loss | View::Pca);
         for (_, table) in seen.tables.iter_mut().filter(|(view, _)| per_token(*view)) {
             let clipped = window.start.min(table.rows.len())..window.end.min(table.rows.len());
             table.rows = table.rows[clipped].to_vec();
@@ -247,6 +265,7 @@ fn one(
     given: &Given,
     look: &Look,
     options: &Options,
+    shown: &Range<usize>,
     with_gradients: &dyn Fn() -> Result<TextModel>,
     seen: &mut Seen,
 ) -> Result<()> {
@@ -279,7 +298,7 @@ fn one(
                 seen.tables.push((view, heads::table(maps)?));
             }
         }
-        View::Lens => seen.tables.extend(lens::lens(model, given, look)?.into_iter().map(|t| (view, t))),
+        View::Lens => seen.tables.extend(lens::lens(model, given, look, shown.clone())?.into_iter().map(|t| (view, t))),
         View::Loss => seen.tables.push((view, lens::losses(model, given, look)?)),
         View::Gradients => {
             let tracked = with_gradients()?;

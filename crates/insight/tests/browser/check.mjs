@@ -1,10 +1,11 @@
-// The page of `qkv see` in a real browser: nothing is asked of anybody, nothing is logged as an error, axe-core finds no
-// violation, it opens within two seconds, the pixels of a map are the colours of its numbers, keys and links work.
+// A page in a real browser: nothing is asked of anybody, nothing is logged as an error, axe-core finds no violation, it opens
+// within two seconds, it fits a phone, it is dark for who wants it dark and white on paper. And for a page of `qkv see`: the
+// pixels of a map are the colours of its numbers, keys and links work.
 //
 //   node check.mjs PAGE.html MAPS.json [SCREENSHOT-FOLDER]
 //
 // PAGE.html and MAPS.json are written by `qkv see … -o` from the same model and text; `-` in the place of MAPS.json is for a
-// page without maps, as `qkv explain … --html` writes it. CHROMIUM names the browser.
+// page without maps: `qkv explain … --html`, the report of a run, a comparison, a trace. CHROMIUM names the browser.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
@@ -35,8 +36,8 @@ function colour(p) {
   return stops[at].map((c, i) => Math.round(c + (x - at) * (stops[at + 1][i] - c)));
 }
 
-async function open(scheme, hash = "") {
-  const context = await browser.newContext({ colorScheme: scheme, viewport: { width: 1280, height: 900 }, reducedMotion: "reduce" });
+async function open(scheme, hash = "", viewport = { width: 1280, height: 900 }) {
+  const context = await browser.newContext({ colorScheme: scheme, viewport, reducedMotion: "reduce" });
   const page = await context.newPage();
   const requests = [];
   const errors = [];
@@ -63,7 +64,23 @@ for (const scheme of ["light", "dark"]) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => window.axe.run(document));
   check(violations.length === 0, `${scheme}: axe-core, ${violations.map((v) => `${v.id} (${v.nodes.length}): ${v.nodes[0].html.slice(0, 120)}`).join("; ") || "no violations"}`);
+  const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number));
+  check(scheme === "dark" ? Math.max(...ground) < 60 : Math.min(...ground) > 230, `${scheme}: the paper is rgb(${ground.join(", ")})`);
   if (shots) await page.screenshot({ path: `${shots}/${scheme}.png`, fullPage: true });
+  await page.context().close();
+}
+{
+  const { page } = await open("light", "", { width: 390, height: 844 });
+  const [wide, room] = await page.evaluate(() => [document.scrollingElement.scrollWidth, window.innerWidth]);
+  check(wide <= room, `phone: the page is ${wide} wide in ${room}`);
+  if (shots) await page.screenshot({ path: `${shots}/phone.png`, fullPage: true });
+  await page.context().close();
+}
+{
+  const { page } = await open("dark");
+  await page.emulateMedia({ media: "print", colorScheme: "dark" });
+  const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  check(ground === "rgb(255, 255, 255)", `print: the paper is ${ground}`);
   await page.context().close();
 }
 

@@ -1,18 +1,17 @@
 //! `qkv explain`: the lectures' own arithmetic, recomputed, one topic a page.
 
+mod out;
 mod quiz;
 
 use super::fail::Fail;
 use super::input;
-use super::terminal::{say, say_json, say_painted, style};
+use out::{list, write};
+use qkv_insight::explain::find;
 use qkv_insight::explain::model::{Asked, with_model};
-use qkv_insight::explain::{TOPICS, Topic, find};
-use qkv_insight::page::Page;
-use qkv_insight::render::{csv, html, quiz::Quiz, terminal};
+use qkv_insight::render::quiz::Quiz;
 use qkv_insight::see::Ask;
 use qkv_tasks::TextModel;
 use qkv_tasks::chain::ids;
-use serde_json::json;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -21,6 +20,7 @@ use std::path::PathBuf;
   qkv explain attention                idea, formula, shapes, the slide's numbers recomputed
   qkv explain norms --csv > norms.csv  its tables for a spreadsheet
   qkv explain mask --html mask.html    one file that loads nothing
+  qkv explain positions --svg pe.svg   its picture
   qkv explain softmax --set scores=3,1,0 --set temperature=0.5
                                        the same arithmetic with your numbers
   qkv explain lora --set width=4096 --set rank=16
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "model")]
     row: Option<usize>,
     /// Hide N numbers, and check the answers that come on stdin
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", requires = "topic", conflicts_with_all = ["json", "csv", "html"])]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", requires = "topic", conflicts_with_all = ["json", "csv", "html", "svg"])]
     quiz: Option<usize>,
     /// Which numbers a quiz hides
     #[arg(long, value_name = "N", default_value_t = 0, requires = "quiz")]
@@ -66,8 +66,11 @@ pub(crate) struct Args {
     /// Write the page as one HTML file that loads nothing
     #[arg(long, value_name = "FILE", requires = "topic", conflicts_with = "json")]
     html: Option<PathBuf>,
-    /// Write over the file of --html
-    #[arg(long, requires = "html")]
+    /// Write the picture of the topic, of the lecture's numbers
+    #[arg(long, value_name = "FILE", requires = "topic", conflicts_with_all = ["json", "csv", "html", "set", "model"])]
+    svg: Option<PathBuf>,
+    /// Write over the file of --html or --svg
+    #[arg(long)]
     force: bool,
     /// One line of JSON
     #[arg(long)]
@@ -78,8 +81,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let Some(name) = &args.topic else { return list(args.json) };
-    args.html.iter().try_for_each(|path| qkv_base::must_be_free(path, args.force))?;
-    let mut page = find(name)?.page_with(&args.set)?;
+    if args.force && args.html.is_none() && args.svg.is_none() {
+        return Err(Fail::usage("--force: nothing is written", "add --html FILE or --svg FILE"));
+    }
+    args.html.iter().chain(&args.svg).try_for_each(|path| qkv_base::must_be_free(path, args.force))?;
+    let topic = find(name)?;
+    let mut page = topic.page_with(&args.set)?;
     if let Some(path) = &args.model {
         let path = input::model_or_newest(Some(path))?;
         let model = input::open(&path, args.load)?;
@@ -89,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         input::not_zero(&[("quiz", n)])?;
         return quiz::ask(&Quiz::of(&page, n, args.seed)?);
     }
-    write(args, &page)
+    write(args, topic, &page)
 }
 
 /// What the model is asked with; the lecture's sentence, where nothing else is said.
@@ -104,40 +111,4 @@ fn asked<'a>(args: &Args, model: &'a TextModel) -> Result<Asked<'a>, Fail> {
     };
     let target = args.target.clone().map(Ask::Text);
     Ok(Asked { model, text, target, layer: args.layer, head: args.head, row: args.row })
-}
-
-fn list(json: bool) -> Result<(), Fail> {
-    if json {
-        let set = |t: &Topic| {
-            t.settings().iter().map(|s| json!({"name": s.name, "about": s.about, "usual": s.usual})).collect::<Vec<_>>()
-        };
-        let topics: Vec<_> = TOPICS.iter().map(|t| json!({"topic": t.name, "about": t.about, "set": set(t)})).collect();
-        return say_json(&topics);
-    }
-    let widest = TOPICS.iter().map(|t| t.name.len()).max().unwrap_or(0);
-    for topic in TOPICS {
-        say(format!("{:widest$}  {}", topic.name, topic.about))?;
-    }
-    say(
-        "\nqkv explain TOPIC shows one; they stand in the order of the lectures. With your numbers (--set key=value):",
-    )?;
-    for topic in TOPICS.iter().filter(|t| !t.settings().is_empty()) {
-        let keys: Vec<&str> = topic.settings().iter().map(|s| s.name).collect();
-        say(format!("{:widest$}  {}", topic.name, keys.join(", ")))?;
-    }
-    Ok(())
-}
-
-fn write(args: &Args, page: &Page) -> Result<(), Fail> {
-    if args.json {
-        return say_json(page);
-    }
-    if args.csv {
-        return say(csv::page(page)?.trim_end());
-    }
-    if let Some(path) = &args.html {
-        qkv_weights::write_atomically(path, html::page(page).as_bytes())?;
-        return say(format!("{}: {}", path.display(), page.title));
-    }
-    say_painted(terminal::page(page, style()).trim_end())
 }

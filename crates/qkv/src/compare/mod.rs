@@ -26,7 +26,7 @@ pub use variation::{Entry, Setup, run_all, variations};
 use crate::Result;
 use qkv_insight::page::{Block, Page};
 use qkv_insight::render::csv;
-use qkv_metric::{Chart, Report, Sample, Table};
+use qkv_report::{Chart, Report, Sample, Table};
 use qkv_runs::observe::Observer;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -85,6 +85,7 @@ impl Compared {
                 .collect(),
         };
         Report {
+            kind: format!("qkv compare {}", page.topic),
             title: page.title.clone(),
             summary: format!("{} {}", page.idea, self.finding()),
             facts: vec![],

@@ -5,7 +5,8 @@ use super::{Entry, Finished};
 use crate::Result;
 use qkv_base::Error;
 use qkv_insight::page::{Cell, Table};
-use qkv_metric::{Chart, Sample, Series, human_bytes};
+use qkv_metric::human_bytes;
+use qkv_report::{Chart, Sample, Series};
 use qkv_runs::recipe as text;
 use qkv_tasks::Metric;
 
@@ -152,9 +153,12 @@ pub(super) fn samples(all: &[Vec<Finished>]) -> Vec<Sample> {
     let most = firsts.iter().map(|run| run.samples.len()).min().unwrap_or(0);
     let one = |i: usize| {
         let source = firsts.first().and_then(|run| run.samples.get(i)).cloned().unwrap_or_default();
-        let said = firsts.iter().map(|run| format!("{}: {}", run.label, run.samples[i][2]));
-        let expected = Some(source[1].clone()).filter(|right| !right.is_empty());
-        Sample { source: source[0].clone(), expected, got: said.collect::<Vec<_>>().join(" — ") }
+        let right = Some(source[1].as_str()).filter(|right| !right.is_empty());
+        let sign = |said: &str| right.map_or("", |right| if right == said { "✓ " } else { "✗ " });
+        let said = firsts.iter().map(|run| format!("{}{}: {}", sign(&run.samples[i][2]), run.label, run.samples[i][2]));
+        let lines: Vec<String> = right.map(|right| format!("expected: {right}")).into_iter().chain(said).collect();
+        // Several answers are neither right nor wrong as one: each has its own sign.
+        Sample { source: source[0].clone(), expected: None, got: lines.join("\n") }
     };
     (0..most).map(one).collect()
 }

@@ -57,3 +57,63 @@ pub(crate) fn place(more: &str) -> tempfile::TempDir {
     std::fs::write(dir.path().join("tiny.toml"), format!("{TINY}{more}")).expect("written");
     dir
 }
+
+/// Words as a shell parts them; double quotes hold words together.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    let (mut found, mut word, mut quoted, mut begun) = (vec![], String::new(), false, false);
+    for c in line.chars() {
+        match c {
+            '"' => (quoted, begun) = (!quoted, true),
+            ' ' if !quoted => {
+                if begun || !word.is_empty() {
+                    found.push(std::mem::take(&mut word));
+                }
+                begun = false;
+            }
+            c => word.push(c),
+        }
+    }
+    if begun || !word.is_empty() {
+        found.push(word);
+    }
+    found
+}
+
+/// What makes a training a matter of a second.
+const SMALL: &[(&str, &str)] = &[
+    ("model.width", "16"),
+    ("model.layers", "1"),
+    ("data.length", "32"),
+    ("train.steps", "4"),
+    ("data.examples", "80"),
+    ("data.valid", "8"),
+    ("data.test", "6"),
+    ("schedule.warmup", "2"),
+    ("eval.batches", "1"),
+    ("eval.goal", "0"),
+    ("eval.samples", "0"),
+];
+
+/// Makes a command that trains one of a moment: sizes and steps of its own are taken out, small ones put in.
+pub(crate) fn in_small(args: &mut Vec<String>) {
+    let (verb, what) = (args[0].clone(), args.get(1).cloned().unwrap_or_default());
+    let trains = ["train", "finetune"].contains(&verb.as_str()) || verb == "compare" && what != "gradients";
+    if !trains {
+        return;
+    }
+    // A checkpoint has its sizes, and a picture has no length.
+    let fits = |key: &str| match key {
+        "model.width" | "model.layers" => verb != "finetune",
+        "data.length" => verb != "finetune" && what != "vit",
+        _ => true,
+    };
+    for (key, value) in SMALL.iter().filter(|(key, _)| fits(key)) {
+        while let Some(at) = args.iter().position(|arg| arg.starts_with(&format!("{key}="))) {
+            args.drain(at - 1..=at);
+        }
+        args.extend(["--set".to_string(), format!("{key}={value}")]);
+    }
+    if verb == "compare" {
+        args.extend(["--budget".into(), "3 steps".into()]);
+    }
+}

@@ -6,11 +6,11 @@ use crate::Result;
 use crate::compare::Compared;
 use qkv_insight::page::{Cell, Page, Table};
 use qkv_kernels::Ids;
-use qkv_metric::{Chart, Series};
 use qkv_model::families::{self, Sheet, Sizes};
 use qkv_model::spec::{Head, Spec};
 use qkv_model::{CausalLm, Tokens, Transformer};
 use qkv_nn::{Cx, device};
+use qkv_report::{Chart, Series};
 use std::time::Instant;
 
 const WIDTH: usize = 128;

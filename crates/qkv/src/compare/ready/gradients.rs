@@ -12,11 +12,11 @@ use burn::tensor::Tensor;
 use qkv_base::Error;
 use qkv_insight::page::{Cell, Page, Table};
 use qkv_kernels::Ids;
-use qkv_metric::{Chart, Scale, Series};
 use qkv_model::families::{self, Sheet, Sizes};
 use qkv_model::spec::{Head, Spec};
 use qkv_model::{CausalLm, Tokens, Transformer};
 use qkv_nn::{Build, Cx, Init, MapParam, device, map_params};
+use qkv_report::{Chart, Scale, Series};
 
 const LENGTH: usize = 64;
 const WIDTH: usize = 64;

@@ -12,9 +12,9 @@ use qkv_base::{Error, Task};
 use qkv_data::builtin::{Corpus, Split};
 use qkv_insight::page::{Cell, Page, Table};
 use qkv_kernels::Ids;
-use qkv_metric::{Chart, Sample, Series};
 use qkv_model::{CausalLm, Tokens};
 use qkv_nn::Cx;
+use qkv_report::{Chart, Sample, Series};
 
 /// Texts, and tokens of each.
 const TEXTS: u64 = 12;

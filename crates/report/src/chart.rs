@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use crate::live::human_number;
 use qkv_base::escape_html;
+use qkv_metric::human_number;
 
 /// A named curve.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,13 +48,43 @@ const COLUMNS: usize = 240;
 /// So many points can be pointed at.
 const HOVERS: usize = 120;
 /// Colours that the page defines.
-pub(crate) const COLOURS: usize = 6;
+const COLOURS: usize = 6;
+
+/// How curves look in a page; a rule for each curve: its line, its points and its key in the legend.
+pub(crate) fn style() -> String {
+    let rule = |i| {
+        format!(
+            "path.c{i} {{ stroke: var(--s{i}); }} circle.c{i}:hover {{ fill: var(--s{i}); }} .key.c{i}::before {{ background: var(--s{i}); }}\n"
+        )
+    };
+    STYLE.to_string() + &(0..COLOURS).map(rule).collect::<String>()
+}
+
+const STYLE: &str = "
+.chart { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .8rem; }
+.chart svg { display: block; width: 100%; height: auto; }
+.chart path { fill: none; stroke-width: 2; vector-effect: non-scaling-stroke; stroke-linejoin: round; stroke-linecap: round; }
+.chart path.faint { stroke-width: 1; opacity: .35; }
+.chart circle { fill: transparent; }
+.grid { stroke: var(--grid); } .axis { stroke: var(--soft); }
+.tick { fill: var(--soft); font-size: 12px; font-variant-numeric: tabular-nums; }
+.chart figcaption { margin-top: .4rem; }
+.key::before { content: \"\"; display: inline-block; width: 1.1rem; height: 3px; border-radius: 2px; margin-right: .4rem; vertical-align: middle; }
+@media (max-width: 34rem) { .tick { font-size: 22px; } }
+";
+
+/// What a picture of its own has in the place of the page's colours.
+const ALONE: &str = ".alone text { fill: #57606a; font: 12px ui-monospace, 'DejaVu Sans Mono', monospace; } .alone .grid { stroke: #e6eaef; } \
+.alone .axis { stroke: #57606a; } .alone path { fill: none; stroke-width: 2; stroke-linejoin: round; } \
+.alone path.faint { stroke-width: 1; opacity: .35; } .alone path.c0 { stroke: #2463c4; } .alone path.c1 { stroke: #d0671b; } \
+.alone path.c2 { stroke: #1f8a5b; } .alone path.c3 { stroke: #a83291; } .alone path.c4 { stroke: #8a6d10; } .alone path.c5 { stroke: #138a9c; } \
+.alone circle { fill: transparent; }";
 
 impl Chart {
     /// The figure: SVG, legend, and a word about what could not be drawn.
     ///
     /// ```
-    /// use qkv_metric::{Chart, Series};
+    /// use qkv_report::{Chart, Series};
     /// let loss = Series { name: "loss".into(), points: vec![(1.0, 4.0), (2.0, 3.0)] };
     /// let html = Chart { title: "Loss".into(), series: vec![loss], ..Chart::default() }.html();
     /// assert!(html.contains("<title>loss, step 2: 3</title>"));
@@ -64,7 +94,7 @@ impl Chart {
         let all = || self.series.iter().flat_map(|s| s.points.iter().copied());
         let lost = all().filter(|(x, y)| !x.is_finite() || !drawable(*y)).count();
         let kept: Vec<(f64, f64)> = all().filter(|(x, y)| x.is_finite() && drawable(*y)).collect();
-        let mut out = format!("<figure><h3>{}</h3>", escape_html(&self.title));
+        let mut out = format!("<figure class=\"chart\"><h3>{}</h3>", escape_html(&self.title));
         if kept.is_empty() {
             out.push_str("<p class=\"note\">Nothing to draw.</p>");
         } else {
@@ -94,6 +124,42 @@ impl Chart {
             );
         }
         out + "</figure>"
+    }
+
+    /// As a picture of its own, for a document: the same drawing in the colours of daylight, its legend inside.
+    ///
+    /// ```
+    /// use qkv_report::{Chart, Series};
+    /// let loss = Series { name: "loss".into(), points: vec![(1.0, 4.0), (2.0, 3.0)] };
+    /// let svg = Chart { title: "Loss".into(), series: vec![loss], ..Chart::default() }.svg();
+    /// assert!(svg.starts_with("<svg xmlns=") && svg.contains(">Loss<"));
+    /// ```
+    pub fn svg(&self) -> String {
+        const HEAD: f64 = 30.0;
+        let drawn = self.html();
+        let inner = drawn.split_once("<svg").and_then(|(_, rest)| rest.split_once('>')?.1.split_once("</svg>"));
+        let inner = inner.map_or("", |(inner, _)| inner);
+        let title = escape_html(&self.title);
+        let mut keys = String::new();
+        for (i, series) in self.series.iter().enumerate().filter(|_| self.series.len() > 1) {
+            let (x, y) = (MARGIN[0] + 16.0 + 150.0 * i as f64, HEAD + HEIGHT + 12.0);
+            let _ = write!(
+                keys,
+                "<path class=\"c{}\" d=\"M{} {y}h20\"/><text x=\"{}\" y=\"{}\">{}</text>",
+                i % COLOURS,
+                x,
+                x + 26.0,
+                y + 4.0,
+                escape_html(&series.name)
+            );
+        }
+        let height = HEAD + HEIGHT + if keys.is_empty() { 8.0 } else { 28.0 };
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" class=\"alone\" role=\"img\" \
+             aria-label=\"{title}\">\n<title>{title}</title>\n<style>{ALONE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+             <text x=\"{}\" y=\"20\">{title}</text>\n<g transform=\"translate(0 {HEAD})\">{inner}</g>\n{keys}</svg>\n",
+            MARGIN[0]
+        )
     }
 
     fn unit(&self) -> &str {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use qkv_metric::*;
+use qkv_metric::{EventFile, curve};
+use qkv_report::{Chart, Report, Sample, Scale, Series, Table};
 
 fn main() -> qkv_base::Result<()> {
     let dir = std::env::args().nth(1).unwrap_or_else(|| "pictures".into());
@@ -20,6 +21,7 @@ fn main() -> qkv_base::Result<()> {
         got: got.into(),
     };
     let page = Report {
+        kind: "qkv train".into(),
         title: "Translation en→it (made-up numbers)".into(),
         summary: "A picture to look at: none of these numbers was measured.".into(),
         facts: [("BLEU", "93.41"), ("loss", "0.412"), ("parameters", "1.2 M"), ("time", "3 min 12 s")]
