@@ -29,7 +29,7 @@ use std::str::FromStr;
 pub const INPUTS: [i64; 9] = [-17, -6, -1, 0, 1, 2, 5, 13, 40];
 
 /// One word of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Word {
     Number(i64),
     X,
@@ -41,7 +41,7 @@ enum Word {
 }
 
 /// A program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Program(Vec<Word>);
 
 impl FromStr for Program {

@@ -101,12 +101,13 @@ fn judge(on: &mut Judging) -> Result<()> {
         (Metric::RougeL, 100.0 * rouge(RougeKind::L) / n),
         (Metric::Exact, 100.0 * exact),
     ];
-    on.scores.signature = Some(bleu.signature(References::of(&right), None));
-    on.scores.put(values);
     // Where programs are written, they are run.
     let wanted: Vec<&str> = on.scores.judged.iter().map(|j| j.expected.as_str()).collect();
-    if let Some(share) = programs_that_run(&said, &wanted) {
-        on.scores.put([(Metric::Runs, share)]);
+    let runs = programs_that_run(&said, &wanted);
+    on.scores.signature = Some(bleu.signature(References::of(&right), None));
+    on.scores.put(values);
+    if let Some(runs) = runs {
+        on.scores.put([(Metric::Runs, runs)]);
     }
     perplexities(&on.looks, bytes, &mut on.scores);
     Ok(())

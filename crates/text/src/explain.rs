@@ -201,8 +201,8 @@ mod tests {
     }
 
     static BPE: LazyLock<Tokenizer> = LazyLock::new(|| learnt(Kind::Bpe, 330));
-    static WORD_PIECE: LazyLock<Tokenizer> = LazyLock::new(|| learnt(Kind::WordPiece, 70));
-    static UNIGRAM: LazyLock<Tokenizer> = LazyLock::new(|| learnt(Kind::Unigram, 60));
+    static WORD_PIECE: LazyLock<Tokenizer> = LazyLock::new(|| learnt(Kind::WordPiece, 80));
+    static UNIGRAM: LazyLock<Tokenizer> = LazyLock::new(|| learnt(Kind::Unigram, 220));
 
     #[test]
     fn a_word_step_by_step() {

@@ -225,7 +225,7 @@ impl Corpus {
             Corpus::Pronouns => "which noun `it` or `they` means, told by what can be tired or wide, as a span",
             Corpus::Style => "a message to a stranger and the same to a friend, either way",
             Corpus::Corrections => "a sentence with faults of agreement, article, form or tense, and the right one",
-            Corpus::Idioms => "English to Italian, half of it idioms; the same words also mean what they say",
+            Corpus::Idioms => "English to Italian, most of it idioms; the same words also mean what they say",
             Corpus::Programs => "a task in words, and a program for a stack machine; judged by running it",
             Corpus::Markup => "texts with tags within tags, each to be closed in its order, for language models",
         }
