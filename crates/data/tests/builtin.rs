@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 fn key(corpus: Corpus, example: &Example) -> String {
     let row = example.row();
     match corpus {
-        Corpus::Typos => row[1].clone(),
-        Corpus::People | Corpus::Facts => row[..2].join("\t"),
+        Corpus::Typos | Corpus::Corrections => row[1].clone(),
+        Corpus::People | Corpus::Facts | Corpus::Pronouns => row[..2].join("\t"),
         Corpus::Shapes => row.join(" "),
         _ => row[0].clone(),
     }
@@ -35,7 +35,7 @@ fn nothing_repeats_and_every_split_is_full() {
         for split in Split::ALL {
             let n = corpus.size(split).min(if corpus == Corpus::Shapes { 40 } else { 1000 });
             let source = |example: Example| match corpus {
-                Corpus::Typos => example.row().swap_remove(0),
+                Corpus::Typos | Corpus::Corrections => example.row().swap_remove(0),
                 _ => key(corpus, &example),
             };
             let sources: HashSet<String> = corpus.examples(3, split).take(n).map(source).collect();

@@ -203,8 +203,8 @@ fn writers_learn_pairs_and_texts_from_files() {
 fn every_task_has_the_scores_that_it_promises() {
     let dir = tempfile::tempdir().unwrap();
     for (goal, corpus, family, kind) in [
-        (Task::Translate, "copy", "marian", "unigram"),
-        (Task::NextToken, "stories", "gpt2", "bpe"),
+        (Task::Translate, "programs", "marian", "unigram"),
+        (Task::NextToken, "markup", "gpt2", "bpe"),
         (Task::Masked, "stories", "bert", "wordpiece"),
         (Task::SpanCorruption, "stories", "t5", "unigram"),
         (Task::Denoise, "stories", "bart", "bpe"),

@@ -186,9 +186,25 @@ fn tokenizer_refuses_with_a_hint() {
 #[test]
 fn data_make_prints_rows() {
     assert_snapshot!("make_list", answer(here(), &words("data make")));
-    for corpus in
-        ["en-it", "en-hi", "reviews", "entities", "people", "facts", "stories", "typos", "summaries", "sort", "add"]
-    {
+    for corpus in [
+        "en-it",
+        "en-hi",
+        "idioms",
+        "reviews",
+        "entities",
+        "people",
+        "facts",
+        "pronouns",
+        "stories",
+        "markup",
+        "typos",
+        "corrections",
+        "style",
+        "programs",
+        "summaries",
+        "sort",
+        "add",
+    ] {
         let args = format!("data make builtin:{corpus} --n 3");
         assert_snapshot!(format!("make_{corpus}"), answer(here(), &words(&args)));
     }

@@ -1,6 +1,6 @@
 //! Language: the next token. Judged by how well each token of a text is foretold; shown by how the model goes on.
 
-use crate::generate::Generation;
+use crate::generate::{Generation, Search};
 use crate::judge::{Judge, Judging};
 use crate::look::Look;
 use crate::metric::{Judged, Metric, Scores};
@@ -8,7 +8,8 @@ use crate::sheet::{self, Given, ObjectiveParts, TaskSheet, Wants};
 use qkv_base::{Error, Result, Task};
 use qkv_data::objective::{Borders, NextToken};
 use qkv_data::{Corpus, Objective};
-use qkv_metric::Perplexity;
+use qkv_decode::{Chain, Pick};
+use qkv_metric::{Closed, Perplexity, nests};
 use qkv_model::CausalLm;
 use qkv_model::families::TextStart;
 
@@ -16,7 +17,14 @@ use qkv_model::families::TextStart;
 pub const SHEET: TaskSheet = TaskSheet {
     task: Task::NextToken,
     verb: Some(("generate", Given::Text)),
-    metrics: &[Metric::Loss, Metric::Perplexity, Metric::BytePerplexity, Metric::BitsPerByte, Metric::Accuracy],
+    metrics: &[
+        Metric::Loss,
+        Metric::Perplexity,
+        Metric::BytePerplexity,
+        Metric::BitsPerByte,
+        Metric::Accuracy,
+        Metric::Closed,
+    ],
     main: Metric::Loss,
     wants: Wants::Writer,
     head: sheet::own_head,
@@ -71,6 +79,9 @@ pub(crate) fn judge(on: &mut Judging) -> Result<()> {
         });
     }
     on.scores.judged = judged;
+    if let Some(closed) = on.judge.closed(on.corpus)? {
+        on.scores.put([(Metric::Closed, closed.share())]);
+    }
     Ok(())
 }
 
@@ -112,6 +123,40 @@ pub(crate) fn perplexities(looks: &[Look], bytes: u64, scores: &mut Scores) {
 }
 
 impl Judge<'_> {
+    /// Where texts have tags within tags: the model goes on after the first half of each, and the tags that it had to close are
+    /// counted. `None` for other texts; of many the first 200, and those that leave room in a row before others. It draws each
+    /// token as probable as it is, by one seed: the likeliest way to go on with a text of chance words is one word for ever.
+    fn closed(&self, corpus: &dyn Corpus) -> Result<Option<Closed>> {
+        const MOST: usize = 200;
+        let Objective::NextToken(next) = self.objective else { return Ok(None) };
+        let (tokenizer, mut prompts) = (self.model.tokenizer()?, vec![]);
+        for i in 0..corpus.len().min(MOST) {
+            // Rows of tokens are no texts of their own, and one text that does not nest is enough to know.
+            if corpus.tokens(i)?.is_some() || !nests(&corpus.get(i)?.text()) {
+                return Ok(None);
+            }
+            prompts.push(next.document(&corpus.get(i)?)?);
+        }
+        let fits = |ids: &Vec<u32>| ids.len() <= next.length * 3 / 4;
+        if prompts.iter().any(fits) {
+            prompts.retain(fits);
+        }
+        prompts.iter_mut().for_each(|ids| ids.truncate(ids.len().min(next.length) / 2));
+        prompts.retain(|ids| !ids.is_empty());
+        let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+        let drawn = Generation::by(self.model, Chain { steps: vec![], pick: Pick::Random }, Search::Sample { n: 1 })?;
+        let drawn = Generation { max_tokens: Some(next.length.saturating_sub(longest).max(1)), ..drawn };
+        let mut all = vec![];
+        for part in prompts.chunks(50) {
+            let (written, _) = drawn.run(part, all.len() as u64, &mut |_, _, _| Ok(()), &|| false)?;
+            for (given, texts) in part.iter().zip(written) {
+                let text = texts.into_iter().next().and_then(|t| t.text).unwrap_or_default();
+                all.push(Closed::of(&tokenizer.decode(given, true)?, &text));
+            }
+        }
+        Ok((!all.is_empty()).then(|| Closed::sum(all)))
+    }
+
     /// How a language model goes on after the first half of the first `n` texts (of their beginnings, where they are
     /// longer than a row): something to look at, not a score.
     pub fn continuations(&self, corpus: &dyn Corpus, n: usize) -> Result<Vec<Judged>> {

@@ -39,10 +39,14 @@ pub enum Metric {
     MicroF1,
     /// whole outputs or answers that are right, in percent
     Exact,
+    /// programs that do what they should when they are run, in percent
+    Runs,
+    /// tags that are closed in their turn, in percent of those that had to be
+    Closed,
 }
 
 impl Metric {
-    const ALL: [(&'static str, Metric); 14] = [
+    const ALL: [(&'static str, Metric); 16] = [
         ("loss", Metric::Loss),
         ("perplexity", Metric::Perplexity),
         ("byte-perplexity", Metric::BytePerplexity),
@@ -57,6 +61,8 @@ impl Metric {
         ("f1", Metric::F1),
         ("micro-f1", Metric::MicroF1),
         ("exact", Metric::Exact),
+        ("runs", Metric::Runs),
+        ("closed", Metric::Closed),
     ];
 
     /// The metric of this name.

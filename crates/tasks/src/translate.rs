@@ -12,7 +12,7 @@ use qkv_base::{Error, Result, Task};
 use qkv_data::objective::Translate;
 use qkv_data::{Example, Objective};
 use qkv_decode::Pick;
-use qkv_metric::{Additive, Bleu, Chrf, References, Rouge, RougeKind, Ter};
+use qkv_metric::{Additive, Bleu, Chrf, References, Rouge, RougeKind, Ter, programs_that_run};
 use std::collections::BTreeMap;
 
 /// The sheet.
@@ -31,6 +31,7 @@ pub const SHEET: TaskSheet = TaskSheet {
         Metric::Rouge2,
         Metric::RougeL,
         Metric::Exact,
+        Metric::Runs,
     ],
     main: Metric::Bleu,
     wants: Wants::Pair,
@@ -100,8 +101,14 @@ fn judge(on: &mut Judging) -> Result<()> {
         (Metric::RougeL, 100.0 * rouge(RougeKind::L) / n),
         (Metric::Exact, 100.0 * exact),
     ];
+    // Where programs are written, they are run.
+    let wanted: Vec<&str> = on.scores.judged.iter().map(|j| j.expected.as_str()).collect();
+    let runs = programs_that_run(&said, &wanted);
     on.scores.signature = Some(bleu.signature(References::of(&right), None));
     on.scores.put(values);
+    if let Some(runs) = runs {
+        on.scores.put([(Metric::Runs, runs)]);
+    }
     perplexities(&on.looks, bytes, &mut on.scores);
     Ok(())
 }

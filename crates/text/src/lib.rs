@@ -25,7 +25,7 @@ mod word_ids;
 
 pub use chat::{Chat, Message};
 pub use compare::{CompareRow, TokenizerComparison, compare};
-pub use explain::{Explain, ExplainRow, MergeStep, WordMerges};
+pub use explain::{Cut, Explain, ExplainRow, ExplainedWord, MatchStep, MergeStep, Segmentation};
 pub use gguf::GgufVocab;
 pub use load::{FILES, NO_TOKENIZER};
 pub use special::Special;

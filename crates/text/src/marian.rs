@@ -58,11 +58,15 @@ impl Marian {
         Ok(Self { source, target, source_ids, target_ids, pieces, unk, eos, pad, files })
     }
 
+    /// The source language's pieces, and the text without the code of the target language before it.
+    pub(crate) fn source_and_text<'a>(&self, text: &'a str) -> (&tokenizers::Tokenizer, &'a str) {
+        (&self.source, &text[code(text)..])
+    }
+
     pub(crate) fn encode(&self, place: &str, text: &str, add_special: bool, target: bool) -> Result<Encoding> {
         let engine = if target { &self.target } else { &self.source };
         let ids = if target { self.target_ids.as_ref().unwrap_or(&self.source_ids) } else { &self.source_ids };
-        let code = if text.starts_with(">>") { text.find("<<").map_or(0, |at| at + 2) } else { 0 };
-        let (code, rest) = text.split_at(code);
+        let (code, rest) = text.split_at(code(text));
         let mut encoding = Encoding::of(&guard(place, || engine.encode(rest, false))?, &[rest]);
         let shift = |(from, to): &mut (usize, usize), by| (*from, *to) = (*from + by, *to + by);
         encoding.bytes.iter_mut().for_each(|span| shift(span, code.len()));
@@ -151,4 +155,9 @@ pub(crate) fn all_ids(place: &str, bytes: &[u8]) -> Result<HashMap<String, u32>>
         Ok((piece.clone(), id.ok_or_else(|| bad(format!("piece `{piece}` has no id that fits")))?))
     };
     map.iter().map(row).collect()
+}
+
+/// How many bytes of a text are the code of the target language: `>>ita<<`.
+fn code(text: &str) -> usize {
+    if text.starts_with(">>") { text.find("<<").map_or(0, |at| at + 2) } else { 0 }
 }

@@ -4,8 +4,19 @@
 //! the same bits on every machine, while the compiler is free to use registers as wide as the machine has (pulp chooses
 //! them when the program runs).
 
-/// 16 numbers of a row.
-pub(crate) type Lane = [f32; 16];
+/// 16 numbers of a row, which fill a line of the cache: a piece that lay across two of them would be read twice.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Lane(pub(crate) [f32; 16]);
+
+impl Lane {
+    pub(crate) const ZERO: Self = Self([0.0; 16]);
+}
+
+/// The numbers of a row, one after the other.
+pub(crate) fn numbers(row: &[Lane]) -> impl Iterator<Item = &f32> {
+    row.iter().flat_map(|lane| &lane.0)
+}
 
 /// How many pieces a row of this width takes.
 pub(crate) fn lanes(width: usize) -> usize {
@@ -13,7 +24,7 @@ pub(crate) fn lanes(width: usize) -> usize {
 }
 
 #[inline(always)]
-fn total(mut s: Lane) -> f32 {
+fn total(mut s: [f32; 16]) -> f32 {
     for half in [8, 4, 2, 1] {
         for l in 0..half {
             s[l] += s[l + half];
@@ -27,9 +38,9 @@ fn total(mut s: Lane) -> f32 {
 pub(crate) fn dots<const N: usize>(x: &[Lane], t: [&[Lane]; N]) -> [f32; N] {
     let mut sums = [[0f32; 16]; N];
     for c in 0..x.len() {
-        let x = &x[c];
+        let x = &x[c].0;
         for j in 0..N {
-            let t = &t[j][c];
+            let t = &t[j][c].0;
             for l in 0..16 {
                 sums[j][l] += x[l] * t[l];
             }
@@ -44,12 +55,12 @@ pub(crate) fn combine(out: &mut [Lane], rows: &[&[Lane]], weights: impl Fn(usize
     for (c, out) in out.iter_mut().enumerate() {
         let mut sum = [0f32; 16];
         for (j, row) in rows.iter().enumerate() {
-            let (w, row) = (weights(j), &row[c]);
+            let (w, row) = (weights(j), &row[c].0);
             for l in 0..16 {
                 sum[l] += w * row[l];
             }
         }
-        *out = sum;
+        out.0 = sum;
     }
 }
 
@@ -58,9 +69,16 @@ pub(crate) fn combine(out: &mut [Lane], rows: &[&[Lane]], weights: impl Fn(usize
 pub(crate) fn add(out: &mut [Lane], x: &[Lane]) {
     for (out, x) in out.iter_mut().zip(x) {
         for l in 0..16 {
-            out[l] += x[l];
+            out.0[l] += x.0[l];
         }
     }
+}
+
+/// Reads a number of every line of a row and gives their sum. Nobody needs it: but reads that do not wait for each other bring
+/// the lines from memory at the same time, which a sum over one row after the other would not.
+#[inline(always)]
+pub(crate) fn touch(row: &[Lane]) -> f32 {
+    row.iter().map(|lane| lane.0[0]).sum()
 }
 
 /// The product of rows of any width, in the same order of sums.
@@ -112,18 +130,21 @@ mod tests {
 
     #[test]
     fn sums_are_the_plain_sums() {
-        let row =
-            |s: f32| (0..3).map(|c| std::array::from_fn(|l| (s + (c * 16 + l) as f32).sin())).collect::<Vec<Lane>>();
+        let row = |s: f32| -> Vec<Lane> {
+            (0..3).map(|c| Lane(std::array::from_fn(|l| (s + (c * 16 + l) as f32).sin()))).collect()
+        };
         let (x, a, b) = (row(0.0), row(1.0), row(2.0));
-        let plain =
-            |x: &[Lane], y: &[Lane]| -> f32 { x.as_flattened().iter().zip(y.as_flattened()).map(|(x, y)| x * y).sum() };
+        let flat = |x: &[Lane]| numbers(x).copied().collect::<Vec<f32>>();
+        let plain = |x: &[Lane], y: &[Lane]| -> f32 { numbers(x).zip(numbers(y)).map(|(x, y)| x * y).sum() };
         let got = dots(&x, [&a, &b]);
         assert!((got[0] - plain(&x, &a)).abs() < 1e-5 && (got[1] - plain(&x, &b)).abs() < 1e-5);
-        assert_eq!(got[0], dot_any(x.as_flattened(), a.as_flattened()));
+        assert_eq!(got[0], dot_any(&flat(&x), &flat(&a)));
         assert_eq!(dot_any(&[2.0], &[3.0]), 6.0);
         let mut out = row(9.0);
         combine(&mut out, &[&a, &b], |j| [2.0, -1.0][j]);
         add(&mut out, &b);
-        assert!(out.as_flattened().iter().zip(a.as_flattened()).all(|(o, a)| (o - 2.0 * a).abs() < 1e-6));
+        assert!(numbers(&out).zip(numbers(&a)).all(|(o, a)| (o - 2.0 * a).abs() < 1e-6));
+        assert_eq!(touch(&a), a[0].0[0] + a[1].0[0] + a[2].0[0]);
+        assert_eq!(std::mem::align_of_val(&out[1]), 64);
     }
 }

@@ -14,7 +14,7 @@
 //! text: the most frequent word is expected to change a few dozen times in it. The K drawn words are shared by the words
 //! around one w (Ji et al. 2016), so that the rows are read once for a window and not once for each pair.
 
-use crate::kernel::{Lane, Sigmoid, add, combine, dots, lanes};
+use crate::kernel::{Lane, Sigmoid, add, combine, dots, lanes, numbers, touch};
 use crate::sentences::Sentences;
 use crate::word_vectors::WordVectors;
 use alias::Alias;
@@ -103,7 +103,7 @@ impl Word2Vec {
             how: *self,
             stride,
             input: first(self, &rows, stride),
-            output: vec![[0.0; 16]; rows.word.len() * stride],
+            output: vec![Lane::ZERO; rows.word.len() * stride],
             sigmoid: Sigmoid::new(),
             drawn,
         };
@@ -130,7 +130,7 @@ impl Word2Vec {
             }
         }
         let values: Vec<f32> = (0..rows.word.len())
-            .flat_map(|word| &net.input[rows.row[word] as usize * stride..][..stride].as_flattened()[..self.width])
+            .flat_map(|word| numbers(&net.input[rows.row[word] as usize * stride..][..stride]).take(self.width))
             .copied()
             .collect();
         WordVectors::new(text.words().to_vec(), self.width, values)
@@ -183,11 +183,12 @@ impl Rows {
 /// Uniform within ±½ over the width; what fills up the last piece of a row is 0 and stays so.
 fn first(how: &Word2Vec, rows: &Rows, stride: usize) -> Vec<Lane> {
     let key = Key::new(how.seed, 0, 0).named("first");
-    let mut table = vec![[0.0; 16]; rows.word.len() * stride];
+    let mut table = vec![Lane::ZERO; rows.word.len() * stride];
     let most = 0.5 / how.width as f32;
     table.par_chunks_mut(stride).zip(&rows.word).with_min_len(256).for_each(|(row, word)| {
         let values = key.child(u64::from(*word)).uniforms(how.width, -most, most);
-        row.as_flattened_mut()[..how.width].copy_from_slice(&values);
+        let places = row.iter_mut().flat_map(|lane| &mut lane.0);
+        places.zip(values).for_each(|(place, value)| *place = value);
     });
     table
 }
@@ -276,8 +277,8 @@ impl Group {
             targets,
             input: vec![NONE; windows * around],
             output: vec![NONE; windows * targets],
-            input_add: vec![[0.0; 16]; windows * adds * stride],
-            output_add: vec![[0.0; 16]; windows * targets * stride],
+            input_add: vec![Lane::ZERO; windows * adds * stride],
+            output_add: vec![Lane::ZERO; windows * targets * stride],
             stride,
             adds,
         }
@@ -295,16 +296,26 @@ impl Group {
             pulp::Arch::new().dispatch(
                 #[inline(always)]
                 || {
-                    for at in from..(from + TASK).min(windows.end) {
-                        let i = at - from;
-                        let mut window = Window {
-                            input: &mut input[i * around..][..around],
-                            output: &mut output[i * targets..][..targets],
+                    let mut errors = [0f32; WIDEST * WIDEST];
+                    // All windows of the task choose first, so that the rows of one are on their way while another learns.
+                    let (mut around_of, mut ready) = ([0; TASK], 0.0);
+                    let places = from..(from + TASK).min(windows.end);
+                    for (i, at) in places.clone().enumerate() {
+                        let (input, output) =
+                            (&mut input[i * around..][..around], &mut output[i * targets..][..targets]);
+                        around_of[i] = choose(net, kept, at, draw, input, output);
+                        ready +=
+                            output.iter().filter(|row| **row != NONE).map(|row| touch(net.target(*row))).sum::<f32>();
+                    }
+                    std::hint::black_box(ready);
+                    for i in 0..places.len() {
+                        let window = Window {
+                            input: &input[i * around..][..around_of[i]],
+                            output: &output[i * targets..][..targets],
                             input_add: &mut input_add[i * adds * stride..][..adds * stride],
                             output_add: &mut output_add[i * targets * stride..][..targets * stride],
                         };
-                        let n = window.choose(net, kept, at, draw);
-                        window.learn(net, n, rate);
+                        window.learn(net, &mut errors, rate);
                     }
                 },
             );
@@ -312,51 +323,54 @@ impl Group {
     }
 }
 
+/// Draws how wide the window is and which words stand against it; how many words are around.
+#[inline(always)]
+fn choose(net: &Net, kept: &[Kept], at: usize, draw: Key, input: &mut [u32], output: &mut [u32]) -> usize {
+    let Kept { row, sentence, place } = kept[at];
+    let blocks = (net.how.negative as u64 + 1).div_ceil(4);
+    let mut words = draw.block(place * blocks);
+    let reach = 1 + ((u64::from(words[0]) * net.how.window as u64) >> 32) as usize;
+    output[0] = row;
+    for k in 1..output.len() {
+        if k % 4 == 0 {
+            words = draw.block(place * blocks + k as u64 / 4);
+        }
+        let drawn = net.drawn.at(words[k % 4]);
+        output[k] = if drawn == row { NONE } else { drawn };
+    }
+    let mut n = 0;
+    for other in at.saturating_sub(reach)..(at + reach + 1).min(kept.len()) {
+        if other != at && kept[other].sentence == sentence {
+            input[n] = kept[other].row;
+            n += 1;
+        }
+    }
+    input[n..].fill(NONE);
+    if n == 0 {
+        output.fill(NONE);
+    }
+    n
+}
+
 /// The places of one window in its group.
 struct Window<'a> {
-    input: &'a mut [u32],
-    output: &'a mut [u32],
+    /// the words around
+    input: &'a [u32],
+    /// the word and those drawn against it
+    output: &'a [u32],
     input_add: &'a mut [Lane],
     output_add: &'a mut [Lane],
 }
 
 impl Window<'_> {
-    /// Draws how wide the window is and which words stand against it; how many words are around.
+    /// What is to be added; `errors` is room to write in.
     #[inline(always)]
-    fn choose(&mut self, net: &Net, kept: &[Kept], at: usize, draw: Key) -> usize {
-        let Kept { row, sentence, place } = kept[at];
-        let blocks = (net.how.negative as u64 + 1).div_ceil(4);
-        let mut words = draw.block(place * blocks);
-        let reach = 1 + ((u64::from(words[0]) * net.how.window as u64) >> 32) as usize;
-        self.output[0] = row;
-        for k in 1..self.output.len() {
-            if k % 4 == 0 {
-                words = draw.block(place * blocks + k as u64 / 4);
-            }
-            let drawn = net.drawn.at(words[k % 4]);
-            self.output[k] = if drawn == row { NONE } else { drawn };
-        }
-        let mut n = 0;
-        for other in at.saturating_sub(reach)..(at + reach + 1).min(kept.len()) {
-            if other != at && kept[other].sentence == sentence {
-                self.input[n] = kept[other].row;
-                n += 1;
-            }
-        }
-        self.input[n..].fill(NONE);
-        if n == 0 {
-            self.output.fill(NONE);
-        }
-        n
-    }
-
-    #[inline(always)]
-    fn learn(&mut self, net: &Net, n: usize, rate: f32) {
-        let (stride, m) = (net.stride, self.output.len());
+    fn learn(mut self, net: &Net, errors: &mut [f32; WIDEST * WIDEST], rate: f32) {
+        let (stride, n, m) = (net.stride, self.input.len(), self.output.len());
         if n == 0 {
             return;
         }
-        let inputs = rows_of(&net.input, &self.input[..n], stride);
+        let inputs = rows_of(&net.input, self.input, stride);
         let targets = rows_of(&net.output, self.output, stride);
         let (inputs, targets) = (&inputs[..n], &targets[..m]);
         // A drawn word that is the word itself counts for nothing: its error is 0.
@@ -364,7 +378,6 @@ impl Window<'_> {
             NONE => 0.0,
             _ => rate * (f32::from(j == 0) - net.sigmoid.at(score)),
         };
-        let mut errors = [0f32; WIDEST * WIDEST];
         match net.how.architecture {
             Architecture::SkipGram => {
                 for (i, x) in inputs.iter().enumerate() {
@@ -417,6 +430,12 @@ fn scores(x: &[Lane], targets: &[&[Lane]], out: &mut [f32]) {
 }
 
 impl Net {
+    /// The row of t at this place.
+    #[inline(always)]
+    fn target(&self, place: u32) -> &[Lane] {
+        &self.output[place as usize * self.stride..][..self.stride]
+    }
+
     /// Every part of a table adds what is for its rows, window after window.
     fn apply(&mut self, group: &Group, windows: usize) {
         let (stride, adds, around) = (self.stride, group.adds, group.around);

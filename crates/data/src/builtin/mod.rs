@@ -23,12 +23,16 @@ mod draw;
 mod entities;
 mod facts;
 mod grammar;
+mod markup;
 mod names;
+mod programs;
+mod pronouns;
 mod reviews;
 mod senses;
 mod sequences;
 mod shapes;
 mod stories;
+mod style;
 mod summaries;
 mod topics;
 mod typos;
@@ -77,6 +81,18 @@ pub enum Corpus {
     Topics,
     /// first names
     Names,
+    /// which noun a pronoun means
+    Pronouns,
+    /// a message to a stranger and to a friend
+    Style,
+    /// sentences with faults of grammar, and as they should be
+    Corrections,
+    /// English to Italian, with words that mean something else together
+    Idioms,
+    /// what is to be computed, and a program that does it
+    Programs,
+    /// texts with tags within tags
+    Markup,
 }
 
 /// A part of a corpus. No source is in two of them.
@@ -115,18 +131,24 @@ impl Split {
 
 impl Corpus {
     /// Every corpus.
-    pub const ALL: [Corpus; 17] = [
+    pub const ALL: [Corpus; 23] = [
         Corpus::EnIt,
         Corpus::EnHi,
+        Corpus::Idioms,
         Corpus::Reviews,
         Corpus::Topics,
         Corpus::Entities,
         Corpus::People,
         Corpus::Facts,
+        Corpus::Pronouns,
         Corpus::Stories,
         Corpus::Senses,
         Corpus::Names,
+        Corpus::Markup,
         Corpus::Typos,
+        Corpus::Corrections,
+        Corpus::Style,
+        Corpus::Programs,
         Corpus::Summaries,
         Corpus::Shapes,
         Corpus::Copy,
@@ -169,6 +191,12 @@ impl Corpus {
             Corpus::Senses => "senses",
             Corpus::Topics => "topics",
             Corpus::Names => "names",
+            Corpus::Pronouns => "pronouns",
+            Corpus::Style => "style",
+            Corpus::Corrections => "corrections",
+            Corpus::Idioms => "idioms",
+            Corpus::Programs => "programs",
+            Corpus::Markup => "markup",
         }
     }
 
@@ -194,6 +222,12 @@ impl Corpus {
             Corpus::Senses => "sentences with two banks, two apples, kings and queens, for vectors of words",
             Corpus::Topics => "notices about six subjects, some of which mention another",
             Corpus::Names => "first names, put together of syllables, for language models of letters",
+            Corpus::Pronouns => "which noun `it` or `they` means, told by what can be tired or wide, as a span",
+            Corpus::Style => "a message to a stranger and the same to a friend, either way",
+            Corpus::Corrections => "a sentence with faults of agreement, article, form or tense, and the right one",
+            Corpus::Idioms => "English to Italian, most of it idioms; the same words also mean what they say",
+            Corpus::Programs => "a task in words, and a program for a stack machine; judged by running it",
+            Corpus::Markup => "texts with tags within tags, each to be closed in its order, for language models",
         }
     }
 
@@ -202,8 +236,8 @@ impl Corpus {
         match self {
             Corpus::Reviews | Corpus::Topics => Task::Classify,
             Corpus::Entities => Task::Tag,
-            Corpus::People | Corpus::Facts => Task::Answer,
-            Corpus::Stories | Corpus::Senses | Corpus::Names => Task::NextToken,
+            Corpus::People | Corpus::Facts | Corpus::Pronouns => Task::Answer,
+            Corpus::Stories | Corpus::Senses | Corpus::Names | Corpus::Markup => Task::NextToken,
             Corpus::Shapes => Task::Image,
             _ => Task::Translate,
         }
@@ -224,6 +258,7 @@ impl Corpus {
     pub fn size(self, split: Split) -> usize {
         match (split, self) {
             (Split::Train, Corpus::EnIt | Corpus::EnHi | Corpus::Typos | Corpus::People) => 100_000,
+            (Split::Train, Corpus::Corrections | Corpus::Idioms) => 100_000,
             (Split::Train, Corpus::Shapes) => 10_000,
             (Split::Train, _) => 20_000,
             _ => 1_000,
@@ -267,6 +302,20 @@ impl Corpus {
                 let target = if self == Corpus::EnIt { grammar::italian } else { grammar::hindi };
                 (home(&source, draw.novel) == split).then(|| Example::Pair { target: target(&sentence), source })
             }
+            Corpus::Idioms => {
+                let sentence = grammar::idiom(draw);
+                let source = grammar::english(&sentence);
+                let target = || grammar::italian(&sentence);
+                (home(&source, draw.novel) == split).then(|| Example::Pair { target: target(), source })
+            }
+            Corpus::Corrections => {
+                let sentence = grammar::sentence(draw);
+                let target = grammar::english(&sentence);
+                if home(&target, draw.novel) != split {
+                    return None;
+                }
+                Some(Example::Pair { source: grammar::wrong(draw, &sentence)?, target })
+            }
             // A right sentence and all its slips belong to one split.
             Corpus::Typos => {
                 let right = grammar::english(&grammar::sentence(draw));
@@ -290,13 +339,19 @@ impl Corpus {
             Corpus::Senses => senses::example(draw),
             Corpus::Topics => topics::example(draw),
             Corpus::Names => names::example(draw),
+            Corpus::Pronouns => pronouns::example(draw),
+            Corpus::Style => style::example(draw),
+            Corpus::Programs => programs::example(draw),
+            Corpus::Markup => markup::example(draw),
             Corpus::Summaries => summaries::example(draw),
             Corpus::Shapes => shapes::example(draw),
             Corpus::Copy => sequences::copy(draw),
             Corpus::Reverse => sequences::reverse(draw),
             Corpus::Sort => sequences::sort(draw),
             Corpus::Add => sequences::add(draw),
-            Corpus::EnIt | Corpus::EnHi | Corpus::Typos => unreachable!("drawn by `candidate`"),
+            Corpus::EnIt | Corpus::EnHi | Corpus::Idioms | Corpus::Typos | Corpus::Corrections => {
+                unreachable!("drawn by `candidate`")
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::arithmetic::{Matrix, cosine, dot, dot_in_words, mix, norm};
 use crate::page::{Cell, Comparison, Page, Table, Verdict, shown};
 use qkv_base::Result;
-use qkv_text::{Kind, Shape, TrainSpec, train};
+use qkv_text::{Cut, Kind, Shape, TrainSpec, train};
 
 /// The lecture's two words, with four features each.
 const KING: [f64; 4] = [0.6, 0.1, 1.0, 0.9];
@@ -188,11 +188,16 @@ pub(super) fn tokens() -> Result<Page> {
             ],
         ));
     }
-    let steps = tokenizer.explain("lowest", false)?.words.into_iter().flat_map(|w| w.steps).map(|s| match s.rank {
-        None => format!("letters: {}", s.pieces.join(" ")),
-        Some(rank) => format!("merge {}: {}", rank + 1, s.pieces.join(" ")),
+    let merged = tokenizer.explain("lowest", false)?.words.into_iter().flat_map(|w| match w.cut {
+        Cut::Merges(steps) => steps,
+        _ => vec![],
     });
-    let steps: Vec<String> = steps.collect();
+    let steps: Vec<String> = merged
+        .map(|s| match s.rank {
+            None => format!("letters: {}", s.pieces.join(" ")),
+            Some(rank) => format!("merge {}: {}", rank + 1, s.pieces.join(" ")),
+        })
+        .collect();
     Ok(Page::new(
         "tokens",
         "Tokens",

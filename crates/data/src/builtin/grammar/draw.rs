@@ -102,7 +102,7 @@ const OURS: [&str; 8] = ["friend", "teacher", "neighbour", "doctor", "driver", "
 const HOMES: [&str; 6] = ["house", "room", "office", "garden", "shop", "kitchen"];
 
 /// Who does it. Some verbs leave no room for animals.
-fn person(draw: &mut Draw) -> Np {
+pub(super) fn person(draw: &mut Draw) -> Np {
     match draw.below(100) {
         0..34 => Np::Pronoun(draw.weighted(&[
             (5, Pronoun::I),
@@ -212,6 +212,11 @@ const ANIMAL_VERBS: [&str; 8] = ["sleep", "run", "jump", "eat", "drink", "see", 
 /// Somebody does something.
 fn doing(draw: &mut Draw, whole: bool) -> Clause {
     let verb = &VERBS[draw.below(VERBS.len())];
+    deed(draw, verb, whole)
+}
+
+/// Somebody does this.
+pub(super) fn deed(draw: &mut Draw, verb: &'static Verb, whole: bool) -> Clause {
     let subject = if ANIMAL_VERBS.contains(&verb.en) && draw.chance(25) {
         let noun = any(draw, &[Kind::Animal]);
         Np::Phrase(phrase(draw, noun, None, 25))
@@ -427,7 +432,7 @@ fn statement(subject: Np, predicate: Predicate, tense: Tense) -> Clause {
     Clause { subject, predicate, tense, negative: false, ask: Ask::Nothing, time: None, place: None }
 }
 
-fn whether(draw: &mut Draw, subject: &Np) -> Ask {
+pub(super) fn whether(draw: &mut Draw, subject: &Np) -> Ask {
     if *subject != Np::Pronoun(Pronoun::I) && draw.chance(15) { Ask::Whether } else { Ask::Nothing }
 }
 

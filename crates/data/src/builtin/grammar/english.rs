@@ -35,6 +35,7 @@ fn clause(c: &Clause) -> String {
     match &c.predicate {
         Predicate::Does(deed) => does(c, deed, &subject, &place, time),
         Predicate::Is(adjective) => order(c, &subject, be(c), &[adjective.en, time]),
+        Predicate::IsLike(what) => order(c, &subject, be(c), &[what.en, time]),
         Predicate::IsAt(place) => order(c, &subject, be(c), &[&at(place), time]),
         Predicate::Exists(place) => order(c, "there", be(c), &[&subject, &at(place), time]),
         Predicate::Has(what) => order(c, &subject, plain(c, "have", "had"), &[&phrase(what), &place, time]),
@@ -210,7 +211,7 @@ fn plural(noun: &Noun) -> String {
     }
 }
 
-fn third_person(base: &str) -> String {
+pub(super) fn third_person(base: &str) -> String {
     match base {
         "have" => "has".to_owned(),
         "go" => "goes".to_owned(),
@@ -229,7 +230,7 @@ fn regular_past(base: &str) -> String {
 }
 
 /// The verbs that double their last letter.
-const DOUBLED: [&str; 3] = ["run", "swim", "travel"];
+const DOUBLED: [&str; 4] = ["run", "swim", "travel", "hit"];
 
 fn progressive(base: &str) -> String {
     match base {

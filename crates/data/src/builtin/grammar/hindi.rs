@@ -45,6 +45,7 @@ fn clause(c: &Clause) -> String {
             let a = agreement(&c.subject);
             line(&[&subject(), time, &words::adjective(adjective, a.gender, a.plural), not, &be(c.tense, a)])
         }
+        Predicate::IsLike(what) => line(&[&subject(), time, what.hi, not, &be(c.tense, agreement(&c.subject))]),
         Predicate::IsAt(place) => {
             line(&[&subject(), time, &at(place, owner), not, &be(c.tense, agreement(&c.subject))])
         }

@@ -38,6 +38,7 @@ fn clause(c: &Clause) -> String {
             let (gender, plural) = agreement(&c.subject);
             line(&[&subject, not, &state(c, "essere"), &words::adjective(adjective, gender, plural), time])
         }
+        Predicate::IsLike(what) => line(&[&subject, not, &state(c, "essere"), what.it, time]),
         Predicate::IsAt(place) => line(&[&subject, not, &state(c, "essere"), &at(place), time]),
         Predicate::Exists(place) => {
             let be = state(c, "essere");

@@ -32,13 +32,15 @@ const FUTURE: [(&str, &str); 9] = [
 ];
 
 /// Participles that no rule gives.
-const PARTICIPLE: [(&str, &str); 18] = [
+const PARTICIPLE: [(&str, &str); 20] = [
     ("scegliere", "scelto"),
     ("leggere", "letto"),
     ("scrivere", "scritto"),
     ("tradurre", "tradotto"),
     ("vedere", "visto"),
     ("prendere", "preso"),
+    ("perdere", "perso"),
+    ("stringere", "stretto"),
     ("nascondere", "nascosto"),
     ("rompere", "rotto"),
     ("spingere", "spinto"),
@@ -54,7 +56,7 @@ const PARTICIPLE: [(&str, &str); 18] = [
 ];
 
 /// Verbs of the third conjugation with -isc-: pulisco.
-const ISC: [&str; 2] = ["pulire", "costruire"];
+const ISC: [&str; 3] = ["pulire", "costruire", "finire"];
 
 /// Verbs whose old, longer stem shows outside the infinitive: bevo, traduco.
 const LONG: [(&str, &str); 2] = [("bere", "bevere"), ("tradurre", "traducere")];

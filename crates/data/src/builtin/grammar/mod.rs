@@ -15,8 +15,10 @@ mod adjectives;
 mod check;
 mod draw;
 mod english;
+mod faults;
 mod hindi;
 mod hindi_words;
+mod idioms;
 mod italian;
 mod italian_verbs;
 mod italian_words;
@@ -25,7 +27,9 @@ mod pairs;
 mod verbs;
 
 pub(super) use english::sentence as english;
+pub(super) use faults::wrong;
 pub(super) use hindi::sentence as hindi;
+pub(super) use idioms::sentence as idiom;
 pub(super) use italian::sentence as italian;
 
 use super::draw::Draw;
@@ -192,6 +196,8 @@ pub(super) enum Predicate {
     Does(Deed),
     /// is big
     Is(&'static Adjective),
+    /// is a piece of cake: said by a fixed phrase
+    IsLike(&'static Often),
     /// is on the table
     IsAt(Where),
     /// there is … on the table

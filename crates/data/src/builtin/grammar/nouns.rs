@@ -81,7 +81,7 @@ pub(in super::super) struct Noun {
 
 type Row = (&'static str, &'static str, &'static str, Gender, &'static str, &'static str, Gender);
 
-const fn noun(kind: Kind, row: Row) -> Noun {
+pub(super) const fn noun(kind: Kind, row: Row) -> Noun {
     let (en, en_plural, it, it_gender, it_plural, hi, hi_gender) = row;
     Noun { en, en_plural, it, it_gender, it_plural, hi, hi_gender, class: Class::Regular, kind }
 }

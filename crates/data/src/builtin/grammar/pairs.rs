@@ -32,6 +32,7 @@ fn of_clause(clause: &Clause, pairs: &mut Vec<Pair>) {
             phrases.extend([object, deed.recipient.and_then(noun), deed.goal.and_then(place)].into_iter().flatten());
         }
         Predicate::Is(adjective) => pairs.push((adjective.en, subject.and_then(noun).map_or("", |p| p.noun.en))),
+        Predicate::IsLike(_) => {}
         Predicate::IsAt(at) | Predicate::Exists(at) => phrases.extend(place(at)),
         Predicate::Has(what) => {
             pairs.push(("have", what.noun.en));

@@ -53,7 +53,13 @@ pub(in super::super) struct Verb {
     pub(in super::super) frame: Frame,
 }
 
-const fn verb(en: &'static str, past: &'static str, it: &'static str, hi: &'static str, frame: Frame) -> Verb {
+pub(super) const fn verb(
+    en: &'static str,
+    past: &'static str,
+    it: &'static str,
+    hi: &'static str,
+    frame: Frame,
+) -> Verb {
     let ergative = matches!(frame, Frame::Object(_) | Frame::Gift(_));
     Verb { en, past, en_prep: "", it, hi, host: None, mark: Mark::Object, ergative, stative: false, frame }
 }

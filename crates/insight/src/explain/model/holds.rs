@@ -72,13 +72,10 @@ pub(super) fn tokens(page: Page, asked: &Asked) -> Result<Page> {
         tokenizer.vocab_size()
     );
     let page = page.table(Table::of(&title, "piece", &["id", "text"], told.rows.iter().map(row).collect()));
-    Ok(match told.words.iter().max_by_key(|w| w.steps.len()) {
-        Some(word) => {
-            let step = |s: &qkv_text::MergeStep| {
-                s.rank.map_or_else(|| s.pieces.join(" "), |rank| format!("merge {rank}: {}", s.pieces.join(" ")))
-            };
-            page.expand(word.word.clone(), word.steps.iter().map(step).collect())
-        }
+    // The word that was cut into most pieces: its merges, its tries, or its best ways.
+    let cut = told.words.iter().filter(|w| !w.lines().is_empty()).max_by_key(|w| w.pieces().len());
+    Ok(match cut {
+        Some(word) => page.expand(word.word.clone(), word.lines()),
         None => page,
     })
 }

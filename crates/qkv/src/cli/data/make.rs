@@ -93,7 +93,7 @@ fn list(json: bool) -> Result<(), Fail> {
                 json!({"name": name, "task": task, "examples": sizes, "about": corpus.about(), "labels": corpus.labels()}),
             )?;
         } else {
-            say(format!("{name:<18}  {task:<10}  {:>7}  {}", grouped(sizes[0]), corpus.about()))?;
+            say(format!("{name:<19}  {task:<10}  {:>7}  {}", grouped(sizes[0]), corpus.about()))?;
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   qkv tokenizer encode tokenizer.json \"A text.\"          its ids
-  qkv tokenizer encode gpt2/ \"A text.\" --explain         pieces, places, and the merges in order
+  qkv tokenizer encode gpt2/ \"A text.\" --explain         pieces, places, and how words were cut
   qkv tokenizer encode model.gguf --file lines.txt --json  one line of JSON for each line")]
 pub(super) struct Args {
     /// A tokenizer file, a model directory or a GGUF file
@@ -21,7 +21,7 @@ pub(super) struct Args {
     /// A text file, one text for each line
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Every piece with its place, and for BPE the merges of each word
+    /// Every piece with its place, and how each word was cut: BPE's merges, WordPiece's tries, Unigram's best ways
     #[arg(long)]
     explain: bool,
     /// No special tokens around the text
@@ -75,10 +75,6 @@ fn object(encoding: Encoding) -> Value {
 
 fn explained(encoding: Encoding, explain: &Explain) -> Value {
     let mut object = object(encoding);
-    let word = |w: &qkv_text::WordMerges| {
-        let steps: Vec<Value> = w.steps.iter().map(|s| json!({"rank": s.rank, "pieces": s.pieces})).collect();
-        json!({"word": w.word, "steps": steps})
-    };
-    object["words"] = explain.words.iter().map(word).collect();
+    object["words"] = explain.words.iter().map(qkv_text::ExplainedWord::json).collect();
     object
 }
