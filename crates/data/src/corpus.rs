@@ -23,6 +23,14 @@ pub trait Corpus: Send + Sync {
         Ok(None)
     }
 
+    /// All answers to the `index`-th question that are right, as people wrote them down; none where it has no answer.
+    fn answers(&self, index: usize) -> Result<Vec<String>> {
+        Ok(match self.get(index)? {
+            Example::Question { answer, .. } if !answer.is_empty() => vec![answer],
+            _ => vec![],
+        })
+    }
+
     /// Where the `index`-th example comes from, as a person would look it up.
     fn place(&self, index: usize) -> String {
         format!("example {}", index + 1)
@@ -106,6 +114,11 @@ impl Corpus for Subset {
     fn tokens(&self, index: usize) -> Result<Option<Vec<u32>>> {
         let chosen = self.chosen.get(index).ok_or_else(|| past_end(index, self.chosen.len()))?;
         self.whole.tokens(*chosen as usize)
+    }
+
+    fn answers(&self, index: usize) -> Result<Vec<String>> {
+        let chosen = self.chosen.get(index).ok_or_else(|| past_end(index, self.chosen.len()))?;
+        self.whole.answers(*chosen as usize)
     }
 
     fn place(&self, index: usize) -> String {

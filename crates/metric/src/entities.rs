@@ -1,6 +1,7 @@
 //! Entity F1 as seqeval: an entity counts when its type and both its ends are right.
 //!
-//! `Scheme::Conll` reads tags as the CoNLL script does, forgiving an entity that starts with `I-`; it knows `B I E S O`.
+//! `Scheme::Conll` reads tags as the CoNLL script does, forgiving an entity that starts with `I-`; it knows `B I E S O`, and
+//! `L` and `U` of BILOU as other letters for `E` and `S`, which seqeval does not (it joins two `U-` that touch).
 //! `Scheme::StrictIob2` is seqeval's strict mode: an entity starts with `B-` and goes on with `I-` of the same type.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,6 +114,12 @@ impl Tag {
             return wrong("the tag is empty".into(), "say `O` for a token outside of every entity");
         };
         let rest = &tag[mark.len_utf8()..];
+        // BILOU's last and unit are the end and the single one of BIOES.
+        let mark = match (scheme, mark, rest.starts_with('-')) {
+            (Scheme::Conll, 'L', true) => 'E',
+            (Scheme::Conll, 'U', true) => 'S',
+            _ => mark,
+        };
         let kind = match scheme {
             Scheme::Conll => rest.split_once('-').map_or(rest, |(_, kind)| kind),
             Scheme::StrictIob2 if "BIO".contains(mark) => rest.trim_matches('-'),
@@ -144,6 +151,16 @@ mod tests {
         assert_eq!(scores.averages.micro.f1, 0.5);
         assert_eq!(scores.kinds["PER"].f1, 1.0);
         assert_eq!(scores.kinds["MISC"], LabelScore { support: 1, ..LabelScore::default() });
+    }
+
+    #[test]
+    fn last_and_unit_are_end_and_single() {
+        let bilou =
+            entities(&["U-LOC", "U-LOC", "O", "B-PER", "I-PER", "L-PER", "B-PER", "L-PER"], Scheme::Conll).unwrap();
+        let bioes =
+            entities(&["S-LOC", "S-LOC", "O", "B-PER", "I-PER", "E-PER", "B-PER", "E-PER"], Scheme::Conll).unwrap();
+        assert_eq!(bilou, bioes);
+        assert_eq!(bilou.len(), 4);
     }
 
     #[test]

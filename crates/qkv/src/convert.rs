@@ -79,6 +79,8 @@ pub fn convert(src: impl AsRef<Path>, dst: impl AsRef<Path>, how: &Convert) -> R
             if carried.iter().all(|f| !f.starts_with("tokenizer") && !f.starts_with("vocab")) {
                 carried.extend(write_tokenizer(&model.path, dst)?);
             }
+            let beside = qkv_tasks::sentence_files::write_beside(dst, model.network.spec())?;
+            carried.extend(beside.into_iter().map(str::to_string));
         }
         TargetFormat::Gguf => {
             let Kind::Plain(dtype) = kind else { unreachable!("`kind` gives a GGUF file plain types and its own") };

@@ -93,12 +93,19 @@ impl Recipe {
         let looks = || model.describe().is_ok_and(|(.., spec)| Wants::of(&spec) == Wants::Eyes);
         let task = if task == Task::Classify && looks() { Task::Image } else { task };
         let sheet = qkv_tasks::sheet::of(task);
+        let most = model.describe().ok().and_then(|(.., spec)| spec.position.max()).unwrap_or(usize::MAX);
         let model = model.name().display().to_string();
         let verb =
             if task == Task::ClassifyPair { task.name() } else { sheet.verb.map_or(task.name(), |(verb, _)| verb) };
         let start = Self::parse(&format!("finetune-{verb}"), text::FINETUNE)?;
         let asked = start.set("model.from", model)?.set("data.corpus", data)?.set("data.objective", task.name())?;
-        asked.set("eval.metric", sheet.main.name())
+        // Texts are read whole where the network can: rows of a batch are of like length, so that short ones do not pay for it.
+        let length = match task {
+            Task::Classify | Task::ClassifyPair | Task::Tag => 512,
+            Task::Answer => 384,
+            _ => 128,
+        };
+        asked.set("eval.metric", sheet.main.name())?.set("data.length", length.min(most).max(2))
     }
 
     /// Changes a key: `recipe.set("train.steps", 200)?`.

@@ -242,3 +242,132 @@ fn pictures_are_brought_to_what_the_network_reads() {
     done(at, &[&["finetune", &vit, "--task", "image", "--quiet", "--out", "shapes"], &made[..]].concat());
     done(at, &["evaluate", "shapes", "--data", "builtin:shapes", "--examples", "20"]);
 }
+
+/// Nineteen of twenty rows have one label: the other counts more while it is learnt, which is said; even labels are left alone.
+#[test]
+fn rare_classes_count_more_and_it_is_said() {
+    let dir = place("");
+    let at = dir.path();
+    let row = |i: usize| {
+        let rare = i % 20 == 0;
+        format!(
+            "the {} letter {i}\t{}\n",
+            if rare { "odd" } else { "plain" },
+            if rare { "quite rare" } else { "usual" }
+        )
+    };
+    std::fs::write(at.join("uneven.tsv"), format!("text\tlabel\n{}", (0..200).map(row).collect::<String>()))
+        .expect("written");
+    std::fs::write(at.join("even.tsv"), rows(0..80)).expect("written");
+    let learn = |data: &str, more: &[&str]| {
+        let (code, out, err) =
+            qkv(at, &[&["train", "tiny.toml", "--set", "data.examples=0", "--data", data], more].concat());
+        assert_eq!(code, 0, "{out}\n{err}");
+        err
+    };
+    let said = learn("uneven.tsv", &["--out", "a"]);
+    assert!(said.contains("classes are uneven (`quite rare` is 4.44 % of 180, `usual` 95.6 %)"), "{said}");
+    assert!(!learn("uneven.tsv", &["--out", "b", "--set", "train.class_weights=none"]).contains("uneven (`"));
+    assert!(!learn("even.tsv", &["--out", "c"]).contains("uneven (`"));
+    let weights = |run: &str| std::fs::read(at.join(run).join("model/model.safetensors")).expect("weights");
+    assert_ne!(weights("a"), weights("b"), "they are not only said");
+    let (code, _, err) = qkv(at, &["train", "gpt", "--set", "train.class_weights=root", "--dry-run"]);
+    assert!(code == 2 && err.contains("train.class_weights") && err.contains("has no classes"), "{err}");
+    let (code, _, err) = qkv(at, &["train", "tiny.toml", "--set", "train.class_weights=rot", "--dry-run"]);
+    assert!(code == 2 && err.contains("balanced"), "{err}");
+}
+
+/// The files of sentence-transformers decide how `embed` pools, cuts and scales.
+#[test]
+fn vectors_are_made_as_the_files_beside_the_model_say() {
+    let dir = place("");
+    let at = dir.path();
+    done(at, &["train", "tiny.toml", "--quiet"]);
+    done(at, &["convert", "runs/tiny", "plain"]);
+    assert!(!at.join("plain/modules.json").exists(), "a classifier is no embedder");
+    let vector = |more: &[&str]| -> Vec<f64> {
+        let out = done(at, &[&["embed", "plain", "what a fine film it was", "--json"], more].concat());
+        let value: Value = serde_json::from_str(out.trim()).expect("JSON");
+        value["embedding"].as_array().expect("a vector").iter().filter_map(Value::as_f64).collect()
+    };
+    let length = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let (mean, first, unit) = (vector(&[]), vector(&["--pooling", "cls"]), vector(&["--normalize"]));
+    let write = |name: &str, text: &str| {
+        let place = at.join("plain").join(name);
+        std::fs::create_dir_all(place.parent().expect("a directory")).expect("made");
+        std::fs::write(place, text).expect("written");
+    };
+    let module =
+        |path: &str, kind: &str| format!(r#"{{"path": "{path}", "type": "sentence_transformers.models.{kind}"}}"#);
+    let list = |more: &str| format!("[{}, {}{more}]", module("", "Transformer"), module("1_Pooling", "Pooling"));
+    write("modules.json", &list(""));
+    write("1_Pooling/config.json", r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}"#);
+    assert_eq!(vector(&[]), first);
+    assert_eq!(vector(&["--pooling", "mean"]), mean);
+    write("modules.json", &list(&format!(", {}", module("2_Normalize", "Normalize"))));
+    write("1_Pooling/config.json", r#"{"pooling_mode": "mean"}"#);
+    assert_eq!(vector(&[]), unit);
+    assert!((length(&unit) - 1.0).abs() < 1e-5, "{}", length(&unit));
+    write("sentence_bert_config.json", r#"{"max_seq_length": 4, "do_lower_case": false}"#);
+    assert_ne!(vector(&[]), unit, "four tokens are read and no more");
+    write("1_Pooling/config.json", r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#);
+    let (code, _, err) = qkv(at, &["embed", "plain", "a film"]);
+    assert!(code == 2 && err.contains("2 modes of pooling"), "{err}");
+    vector(&["--pooling", "mean"]);
+    write("modules.json", &list(&format!(", {}", module("2_Dense", "Dense"))));
+    let (code, _, err) = qkv(at, &["embed", "plain", "a film"]);
+    assert!(code == 2 && err.contains("a Dense module is not supported"), "{err}");
+}
+
+/// SQuAD 2: a network that has learnt to say nothing is judged as such, and asked so by `--none`.
+#[test]
+fn questions_without_an_answer_are_learnt_judged_and_asked() {
+    let dir = place("");
+    let at = dir.path();
+    let paragraph = |i: usize| {
+        let asked =
+            |id: &str, question: &str, rest: &str| format!(r#"{{"id": "{i}{id}", "question": "{question}", {rest}}}"#);
+        let there = format!(r#""answers": [{{"text": "{i}", "answer_start": 5}}], "is_impossible": false"#);
+        let questions =
+            [asked("a", "which room", &there), asked("b", "who", r#""answers": [], "is_impossible": true"#)];
+        format!(r#"{{"context": "room {i} is free", "qas": [{}]}}"#, questions.join(", "))
+    };
+    let all: Vec<String> = (100..180).map(paragraph).collect();
+    let file = format!(r#"{{"version": "v2.0", "data": [{{"title": "t", "paragraphs": [{}]}}]}}"#, all.join(", "));
+    std::fs::write(at.join("rooms.json"), file).expect("written");
+    let learn = [
+        "--data",
+        "rooms.json",
+        "--set",
+        "data.objective=answer",
+        "--set",
+        "eval.metric=exact",
+        "--set",
+        "data.examples=0",
+    ];
+    let more = ["--steps", "150", "--lr", "3e-3", "--quiet", "--out", "run", "--set", "eval.every=50", "--batch", "16"];
+    done(at, &[&["train", "tiny.toml"], &learn[..], &more[..]].concat());
+    let judged = done(at, &["evaluate", "run", "--data", "rooms.json", "--each", "each.jsonl", "--json"]);
+    let judged: Value = serde_json::from_str(judged.trim()).expect("JSON");
+    let each = std::fs::read_to_string(at.join("each.jsonl")).expect("each");
+    let rows: Vec<Value> = each.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert!(rows.iter().any(|r| r["expected"] == "" && r["got"] == "" && r["score"] == 1.0), "{judged} {each}");
+    let ask = ["answer", "run", "--context", "room 123 is free", "--question", "who"];
+    assert!(done(at, &[&ask[..], &["--none"]].concat()).contains("(no answer)"));
+    assert!(!done(at, &ask).contains("(no answer)"));
+}
+
+/// What is read of a text when nothing is said: all of it, as far as the task is used to and the network can.
+#[test]
+fn fine_tuning_reads_whole_texts() {
+    use qkv::{Recipe, Task};
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiny/bert-classify");
+    let config = std::fs::read_to_string(model.join("config.json")).expect("a configuration");
+    let config: Value = serde_json::from_str(&config).expect("JSON");
+    let positions = config["max_position_embeddings"].as_u64().expect("positions");
+    for (task, usual) in [(Task::Classify, 512), (Task::Tag, 512), (Task::Answer, 384), (Task::Translate, 128)] {
+        let recipe = Recipe::finetune(&model, task, "x.json").expect("a recipe");
+        let said = format!("length = {} ", positions.min(usual));
+        assert!(recipe.text().contains(&said), "{said}: {}", recipe.text());
+    }
+}

@@ -12,7 +12,7 @@ use crate::run::{Job, Origin, RunSettings};
 use crate::tokenizer::tokenizer;
 use qkv_base::{Error, Result, Task};
 use qkv_data::batch::{Keep, Policy, Rows, Turn};
-use qkv_data::objective::{Labels, Normalisation};
+use qkv_data::objective::{ClassWeights, Labels, Normalisation, class_weights};
 use qkv_data::{Loader, Objective};
 use qkv_kernels::ProductPrecision;
 use qkv_model::spec::Input;
@@ -143,6 +143,7 @@ impl Plan {
                 Loader::new(splits.valid.clone(), objective.clone(), straight, seed)?,
             ),
         };
+        let train = weighted(train, recipe.train.class_weights, &labels, &mut splits.notes);
         let (train, valid) = (Arc::new(train), Arc::new(valid));
         let fingerprint = splits.fingerprint()?;
         let recipe = Recipe { data: Data { length, ..recipe.data.clone() }, ..recipe.clone() };
@@ -227,6 +228,18 @@ fn policy(recipe: &Recipe) -> Policy {
     // None are made ahead: with all tokens in memory a batch takes 0.02 to 0.14 ms of steps of 90 to 990 ms (translate, gpt,
     // sentiment, bert, vit, bart), and another thread would take its time from those that compute.
     Policy { rows, turn: Turn::Shuffled { window }, keep: Keep::Tokens, ahead: 0, ..Policy::default() }
+}
+
+/// Batches in which rare classes count more, where some are rare, which is noted.
+fn weighted(train: Loader, how: ClassWeights, labels: &Labels, notes: &mut Vec<String>) -> Loader {
+    let counts = train.items().class_counts().to_vec();
+    match how.of(&counts) {
+        Some(weights) => {
+            notes.push(class_weights::told(labels.names(), &counts, &weights));
+            train.with_class_weights(weights)
+        }
+        None => train,
+    }
 }
 
 /// The tokens of a row: as asked for, or as many as the network has positions, which is noted.

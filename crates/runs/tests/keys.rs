@@ -62,6 +62,7 @@ const OTHER: &[(&str, &str)] = &[
     ("train.rows", "3"),
     ("train.accumulate", "2"),
     ("train.smoothing", "0.2"),
+    ("train.class_weights", "\"balanced\""),
     ("train.average", "0.5"),
     ("train.recompute", "true"),
     ("train.precision", "\"bf16\""),

@@ -45,11 +45,15 @@ const LONGEST: usize = 30;
 /// Where the answer stands: the best span of all windows of an example.
 fn judge(on: &mut Judging) -> Result<()> {
     let mut best: BTreeMap<usize, Scored> = BTreeMap::new();
+    // To say nothing must be likelier than any span in every window, and is right where some questions have no answer.
+    let mut none: BTreeMap<usize, f64> = BTreeMap::new();
     let mut looks = vec![];
     on.judge.each(on.ready, |part, batch, rows, v| {
         for (i, r) in part.iter().enumerate() {
             looks.push(Look::at(batch, i, &rows, v));
             let [starts, ends] = [2 * i, 2 * i + 1].map(|n| &rows[n * v..][..batch.lengths[i]]);
+            let nothing = none.entry(r.example).or_insert(f64::INFINITY);
+            *nothing = nothing.min(no_answer(starts, ends));
             for found in best_spans(starts, ends, &r.sample.spans, LONGEST, 1) {
                 if best.get(&r.example).is_none_or(|held| found.score > held.score) {
                     best.insert(r.example, found);
@@ -60,15 +64,19 @@ fn judge(on: &mut Judging) -> Result<()> {
     })?;
     on.looks = looks;
     let mut right: Vec<Vec<String>> = vec![];
-    for (example, Scored { start, end, .. }) in best {
+    let all: Vec<Vec<String>> = best.keys().map(|example| on.corpus.answers(*example)).collect::<Result<_>>()?;
+    let version = if all.iter().any(Vec::is_empty) { SquadVersion::V2 } else { SquadVersion::V1 };
+    for ((example, Scored { start, end, score }), answers) in best.into_iter().zip(all) {
         let Example::Question { context, question, answer, .. } = on.corpus.get(example)? else { continue };
-        let got = context.get(start as usize..end as usize).unwrap_or_default().to_string();
-        right.push(vec![answer.clone()]);
+        let silent = version == SquadVersion::V2 && none.get(&example).is_some_and(|nothing| *nothing > score);
+        let span = context.get(start as usize..end as usize).unwrap_or_default();
+        let got = if silent { String::new() } else { span.to_string() };
+        right.push(answers);
         on.scores.judged.push(Judged { source: question, expected: answer, got, ..Judged::default() });
     }
     let said: Vec<&str> = on.scores.judged.iter().map(|j| j.got.as_str()).collect();
     let right: Vec<Vec<&str>> = right.iter().map(|r| r.iter().map(String::as_str).collect()).collect();
-    let answers = score_answers(&said, &right, SquadVersion::default())?;
+    let answers = score_answers(&said, &right, version)?;
     for (judged, each) in on.scores.judged.iter_mut().zip(&answers.each) {
         (judged.score, judged.counts) = (each.f1, vec![each.f1, 1.0]);
     }
@@ -100,15 +108,17 @@ pub struct AnswerOptions {
     pub stride: Option<usize>,
     /// windows in a batch
     pub rows: usize,
+    /// whether to say nothing where that is likelier than any part of the context
+    pub none: bool,
 }
 
 impl Default for AnswerOptions {
     fn default() -> Self {
-        Self { top: 1, longest: LONGEST, stride: None, rows: 8 }
+        Self { top: 1, longest: LONGEST, stride: None, rows: 8, none: false }
     }
 }
 
-/// The best answers to a question in a context, best first.
+/// The best answers to a question in a context, best first. An answer without words says that there is none.
 pub fn answer(
     model: &TextModel,
     question: &str,
@@ -118,7 +128,7 @@ pub fn answer(
 ) -> Result<Vec<Found>> {
     model.needs(model.spec().head == Head::Span, "answer", "a head that answers with spans")?;
     let windows = windows(model, question, context, ask, listener)?;
-    let mut found: Vec<Scored> = vec![];
+    let (mut found, mut nothing): (Vec<Scored>, f64) = (vec![], f64::INFINITY);
     for (i, batch) in windows.chunks(ask.rows.max(1)).enumerate() {
         if listener.is_cancelled() {
             return Err(interrupted());
@@ -129,9 +139,13 @@ pub fn answer(
         for (b, window) in batch.iter().enumerate() {
             let side =
                 |s: usize| -> Vec<f32> { (0..window.input.len()).map(|at| values[(b * t + at) * 2 + s]).collect() };
+            nothing = nothing.min(no_answer(&side(0), &side(1)));
             found.extend(best_spans(&side(0), &side(1), &window.spans, ask.longest, ask.top.max(1)));
         }
         listener.progress((i * ask.rows.max(1) + batch.len()).min(windows.len()), windows.len());
+    }
+    if ask.none && nothing.is_finite() {
+        found.push(Scored { start: 0, end: 0, score: nothing });
     }
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.start.cmp(&b.start)).then(a.end.cmp(&b.end)));
     let mut kept: Vec<Found> = vec![];
@@ -211,6 +225,12 @@ pub struct Scored {
     pub score: f64,
 }
 
+/// How probable it is that a window has no answer: both places are those of `[CLS]`, the first token.
+pub fn no_answer(starts: &[f32], ends: &[f32]) -> f64 {
+    let first = |logits: &[f32]| softmax(logits).first().copied().unwrap_or(0.0);
+    first(starts) * first(ends)
+}
+
 /// The `top` most probable spans of one window, of at most `longest` tokens that lie in the context; `spans` are the bytes
 /// of each token, empty where it is not of the context. Both probabilities are over all tokens of the window.
 pub fn best_spans(starts: &[f32], ends: &[f32], spans: &[(u32, u32)], longest: usize, top: usize) -> Vec<Scored> {
@@ -243,6 +263,13 @@ mod tests {
         assert_eq!((best[0].start, best[0].end), (0, 3));
         assert!(best.len() == 2 && best[0].score >= best[1].score);
         assert_eq!(best_spans(&[1.0], &[1.0], &[(0, 0)], 30, 1), []);
+    }
+
+    #[test]
+    fn nothing_is_as_probable_as_both_places_on_the_first_token() {
+        let even = no_answer(&[0.0; 4], &[0.0; 4]);
+        assert!((even - 1.0 / 16.0).abs() < 1e-9);
+        assert!(no_answer(&[9.0, 0.0], &[9.0, 0.0]) > 0.99 && no_answer(&[], &[]) == 0.0);
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod look;
 mod metric;
 mod model;
 mod named_checkpoint;
+pub mod sentence_files;
 pub mod sheet;
 pub mod tag;
 pub mod translate;

@@ -172,22 +172,26 @@ fn part(text: &str, span: &TaggedSpan) -> String {
     text.get(span.start..span.end).unwrap_or_default().trim().to_string()
 }
 
-/// Words that belong together become one entity: `B-X I-X` is one, `I-X` after anything else begins one, `O` is none.
+/// Words that belong together become one entity: `B-X I-X` is one, `I-X` after anything else begins one, `O` is none. `E` and `L`
+/// end one, `S` and `U` are one of a single word (BIOES, BILOU); a label without a mark stands for itself.
 fn join(words: &[TaggedSpan], text: &str) -> Vec<TaggedSpan> {
     let mut found: Vec<(TaggedSpan, usize)> = vec![];
     let mut open: Option<String> = None;
     for word in words {
-        let (mark, kind) = word.label.split_once('-').unwrap_or(("", word.label.as_str()));
+        let marked = word.label.split_once('-').filter(|(mark, _)| ["B", "I", "E", "S", "L", "U"].contains(mark));
+        let (mark, kind) = marked.unwrap_or(("", word.label.as_str()));
+        let ends = ["E", "L", "S", "U"].contains(&mark);
         if word.label == "O" {
             open = None;
-        } else if mark == "I" && open.as_deref() == Some(kind) {
+        } else if ["I", "E", "L"].contains(&mark) && open.as_deref() == Some(kind) {
             if let Some((entity, n)) = found.last_mut() {
                 entity.end = word.end;
                 entity.score = (entity.score * *n as f64 + word.score) / (*n + 1) as f64;
                 *n += 1;
             }
+            open = open.filter(|_| !ends);
         } else {
-            open = Some(kind.to_string());
+            open = Some(kind.to_string()).filter(|_| !ends);
             found.push((TaggedSpan { label: kind.to_string(), ..word.clone() }, 1));
         }
     }
@@ -212,5 +216,13 @@ mod tests {
         let found: Vec<(String, String)> = join(&words, "abcdef").into_iter().map(|e| (e.text, e.label)).collect();
         let want = [("ab", "PER"), ("d", "LOC"), ("e", "LOC"), ("f", "PER")];
         assert_eq!(found, want.map(|(a, b)| (a.to_string(), b.to_string())));
+        let joined = |labels: &[&str]| -> Vec<(String, String)> {
+            let words: Vec<_> = labels.iter().enumerate().map(|(i, l)| word(i, l)).collect();
+            join(&words, "abcdef").into_iter().map(|e| (e.text, e.label)).collect()
+        };
+        let want = [("a", "LOC"), ("b", "LOC"), ("cde", "work-of-art")].map(|(a, b)| (a.to_string(), b.to_string()));
+        assert_eq!(joined(&["U-LOC", "U-LOC", "B-work-of-art", "I-work-of-art", "L-work-of-art", "O"]), want);
+        assert_eq!(joined(&["S-LOC", "S-LOC", "B-work-of-art", "I-work-of-art", "E-work-of-art", "O"]), want);
+        assert_eq!(joined(&["proper-noun"]), [("a".to_string(), "proper-noun".to_string())]);
     }
 }

@@ -12,7 +12,7 @@ use burn::tensor::Tensor;
 use qkv_base::{Error, Result};
 use qkv_data::Batch;
 use qkv_data::objective::Aim;
-use qkv_kernels::{CrossEntropy, ProductPrecision, Reduce, cross_entropies, head_cross_entropies};
+use qkv_kernels::{CrossEntropy, ProductPrecision, Reduce, cross_entropies, cross_entropy, head_cross_entropies};
 use qkv_nn::{Answers, Cx};
 use qkv_optim::{Grads, Optimizer, refuse_unreached};
 use std::borrow::Cow;
@@ -114,14 +114,15 @@ pub fn learn_shared<N: Trainable>(
     let pieces = pieces(batches, shards);
     let weight =
         |some: &Range<usize>| -> f64 { pieces[some.clone()].iter().flat_map(|p| &p.weights).map(|w| *w as f64).sum() };
+    let minimised = |some: &Range<usize>| -> f64 { pieces[some.clone()].iter().map(|p| p.minimised()).sum() };
     let mut mine = leaves_of(team.rank(), team.size(), pieces.len());
     // A batch of few rows has none for some ranks. Apart, such a rank learns from all of it instead of standing still.
     if exchange == Exchange::Nothing && weight(&mine) == 0.0 {
         mine = 0..pieces.len();
     }
     let counted = if exchange == Exchange::Nothing { mine.clone() } else { 0..pieces.len() };
-    let over = weight(&counted);
-    if over == 0.0 {
+    let over = [minimised(&counted), weight(&counted)];
+    if over.contains(&0.0) {
         let hint = "the examples are empty or longer than the model reads; look at `qkv data check FILE --task TASK`";
         return Err(Error::new(format!("step {}", params.step), "no target counts", hint));
     }
@@ -137,7 +138,7 @@ pub fn learn_shared<N: Trainable>(
             continue;
         }
         let mut cx = cx(i).recomputing(params.recompute);
-        let part = loss_of(&model, piece, params.smoothing, Reduce::Over(over as f32), &mut cx)?;
+        let part = loss_of(&model, piece, params.smoothing, over.map(|over| Reduce::Over(over as f32)), &mut cx)?;
         losses.push([part.plain.into_scalar::<f32>(), part.objective.clone().into_scalar::<f32>()]);
         let grads = part.objective.backward();
         if params.step == 1 && i == mine.start {
@@ -227,29 +228,47 @@ pub struct Loss {
 }
 
 /// The loss of a batch. The head, which has a score for each word, answers only where there is a target: a masked language
-/// model is asked for a seventh of its tokens.
-pub fn loss_of<N: Trainable>(model: &N, batch: &Batch, smoothing: f32, reduce: Reduce, cx: &mut Cx) -> Result<Loss> {
+/// model is asked for a seventh of its tokens. `reduce` says over what: of what is minimised, and of what is told.
+pub fn loss_of<N: Trainable>(
+    model: &N,
+    batch: &Batch,
+    smoothing: f32,
+    [reduce, told]: [Reduce; 2],
+    cx: &mut Cx,
+) -> Result<Loss> {
     let counted: Vec<usize> = (0..batch.weights.len()).filter(|i| batch.weights[*i] != 0.0).collect();
     // To pick rows costs a little: it pays where a tenth can be left out.
     let few = batch.aim == Aim::Tokens && !counted.is_empty() && counted.len() * 10 <= batch.weights.len() * 9;
     if few {
         cx.answers = Answers::At(counted.as_slice().into());
     }
-    let head = model.scores();
+    // Classes, which may count more or less than once, are few: their scores are no burden.
+    let head = model.scores().filter(|_| batch.times.is_empty());
     cx.scores_deferred = head.is_some();
     let scores = model.forward(batch, cx)?; // or the states that they are computed from
     // A network of somebody else's may answer everywhere all the same.
-    let (targets, weights) = match few && scores.dims()[0] == counted.len() {
-        true => counted.iter().map(|i| (batch.targets[*i], batch.weights[*i])).unzip(),
-        false => (batch.targets.clone(), batch.weights.clone()),
+    let picked: Vec<usize> = match few && scores.dims()[0] == counted.len() {
+        true => counted,
+        false => (0..batch.weights.len()).collect(),
     };
-    let (targets, weights) = (targets.into(), Some(weights.into()));
-    let how = CrossEntropy { targets, weights, smoothing, reduce };
-    let (objective, plain) = match head {
-        Some(head) => head_cross_entropies(cx.products, scores, &head, &how),
-        None => cross_entropies(scores, &how),
+    let targets: Vec<i64> = picked.iter().map(|i| batch.targets[*i]).collect();
+    let how = |weight: &dyn Fn(usize) -> f32, smoothing: f32, reduce: Reduce| {
+        let weights: Vec<f32> = picked.iter().map(|i| weight(*i)).collect();
+        CrossEntropy { targets: targets.clone().into(), weights: Some(weights.into()), smoothing, reduce }
     };
-    Ok(Loss { objective, plain })
+    let weight = |i: usize| batch.weights[i];
+    if batch.times.is_empty() {
+        let how = how(&weight, smoothing, reduce);
+        let (objective, plain) = match head {
+            Some(head) => head_cross_entropies(cx.products, scores, &head, &how),
+            None => cross_entropies(scores, &how),
+        };
+        return Ok(Loss { objective, plain });
+    }
+    // What is told is what a validation measures: every example once.
+    let plain = cross_entropy(scores.clone().detach(), &how(&weight, 0.0, told));
+    let times = |i: usize| batch.weights[i] * batch.times[i];
+    Ok(Loss { objective: cross_entropy(scores, &how(&times, smoothing, reduce)), plain })
 }
 
 /// The mean loss of batches, each target counted once, without dropout or smoothing; and how many targets there were.
@@ -286,7 +305,7 @@ fn weighted_loss<N: Trainable>(model: &N, batch: &Batch) -> Result<[f64; 2]> {
     if weights == 0.0 {
         return Ok([0.0; 2]);
     }
-    let mean = loss_of(model, batch, 0.0, Reduce::Mean, &mut Cx::eval())?.plain.into_scalar::<f32>();
+    let mean = loss_of(model, batch, 0.0, [Reduce::Mean; 2], &mut Cx::eval())?.plain.into_scalar::<f32>();
     Ok([mean as f64 * weights, weights])
 }
 
@@ -322,6 +341,21 @@ mod tests {
         let batch = Batch { weights: vec![0.0; 4], targets: vec![-100; 4], ..batch };
         let error = learn(model, &mut Optimizer::default(), &[batch], PARAMS, &mut Guard::default()).unwrap_err();
         assert_eq!(error.to_string(), "step 1: no target counts");
+    }
+
+    /// Rare classes count more in what is minimised, and what is told stays what a validation measures.
+    #[test]
+    fn class_weights_change_what_is_minimised_and_not_what_is_told() {
+        let say = |times: &[f32]| {
+            let (model, batch) = parts();
+            let batch = Batch { times: times.to_vec(), ..batch };
+            learn(model, &mut Optimizer::default(), &[batch], PARAMS, &mut Guard::default()).unwrap().1
+        };
+        let (plain, even, uneven) = (say(&[]), say(&[3.0; 4]), say(&[9.0, 1.0, 1.0, 1.0]));
+        let near = |a: f32, b: f32| (a - b).abs() < 1e-5;
+        assert!(near(plain.loss, even.loss) && near(plain.objective, even.objective), "{plain:?} {even:?}");
+        assert!(near(plain.loss, uneven.loss) && !near(plain.objective, uneven.objective), "{plain:?} {uneven:?}");
+        assert!(!near(plain.norm, uneven.norm));
     }
 
     /// A weight that is not a number is named; nothing is updated.
@@ -422,8 +456,8 @@ mod tests {
             let learn_once = |everywhere: bool| {
                 let cx = &mut Cx::train(1, 1);
                 let loss = match everywhere {
-                    true => loss_of(&Everywhere { inner: model.clone() }, &batch, 0.1, Reduce::Mean, cx),
-                    false => loss_of(&model, &batch, 0.1, Reduce::Mean, cx),
+                    true => loss_of(&Everywhere { inner: model.clone() }, &batch, 0.1, [Reduce::Mean; 2], cx),
+                    false => loss_of(&model, &batch, 0.1, [Reduce::Mean; 2], cx),
                 };
                 let loss = loss.expect("a loss");
                 let grads = loss.objective.backward();

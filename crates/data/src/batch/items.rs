@@ -92,6 +92,8 @@ pub struct Items {
     origin: Vec<(u32, u32)>,
     lengths: Lengths,
     counts: Counts,
+    /// how often each class (or tag) is a target; empty where there are none
+    classes: Vec<u64>,
 }
 
 /// So many examples are prepared at a time, over all threads.
@@ -106,7 +108,15 @@ impl Items {
                 let lengths =
                     (0..packed.rows()).map(|row| packed.row(row).map_or(0, |s| s.input.len() as u32)).collect();
                 let lengths = Lengths::Each(lengths);
-                Self { corpus, objective, store: Store::Packed(packed), origin: Vec::new(), lengths, counts }
+                Self {
+                    corpus,
+                    objective,
+                    store: Store::Packed(packed),
+                    origin: Vec::new(),
+                    lengths,
+                    counts,
+                    classes: vec![],
+                }
             }
             _ => Self::prepare(corpus, objective, keep)?,
         };
@@ -149,13 +159,14 @@ impl Items {
         let documents = usize::try_from(index.documents).unwrap_or(usize::MAX);
         let counts = Counts { examples: documents, samples: rows.len(), ..Counts::default() };
         let lengths = rows.lengths();
-        Ok(Self { corpus: rows.clone(), objective, store: Store::Shards(rows), origin: Vec::new(), lengths, counts })
+        let (store, origin, classes) = (Store::Shards(rows.clone()), Vec::new(), Vec::new());
+        Ok(Self { corpus: rows, objective, store, origin, lengths, counts, classes })
     }
 
     fn prepare(corpus: Arc<dyn Corpus>, objective: Objective, keep: Keep) -> Result<Self> {
         let keep = if matches!(objective, Objective::Pictures(_)) { Keep::Nothing } else { keep };
         let (mut kept, mut origin, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-        let mut counts = Counts::default();
+        let (mut counts, mut classes) = (Counts::default(), vec![0; objective.classes()]);
         for start in (0..corpus.len()).step_by(AT_ONCE) {
             let end = (start + AT_ONCE).min(corpus.len());
             // Collected in order: the same at any thread count.
@@ -167,6 +178,7 @@ impl Items {
                 counts.add(&made);
                 let Made::Items { items, .. } = made else { continue };
                 for (window, item) in (0u32..).zip(items) {
+                    count_classes(&item, &mut classes);
                     origin.push((i, window));
                     lengths.push(u32::try_from(objective.longest(&item)).unwrap_or(u32::MAX));
                     if keep == Keep::Tokens {
@@ -177,7 +189,7 @@ impl Items {
         }
         let store = if keep == Keep::Tokens { Store::Kept(kept) } else { Store::Nothing };
         let lengths = Lengths::Each(lengths.into());
-        Ok(Self { corpus, objective, store, origin, lengths, counts })
+        Ok(Self { corpus, objective, store, origin, lengths, counts, classes })
     }
 
     /// The sample with the noise of `key`.
@@ -209,6 +221,11 @@ impl Items {
         &self.counts
     }
 
+    /// How often each class (or tag) is a target; empty where the objective has none.
+    pub fn class_counts(&self) -> &[u64] {
+        &self.classes
+    }
+
     /// The objective that made the samples.
     pub fn objective(&self) -> &Objective {
         &self.objective
@@ -226,6 +243,14 @@ impl Items {
             (_, Some(example)) => self.corpus.place(example),
             (_, None) => format!("packed row {}", index + 1),
         }
+    }
+}
+
+/// Adds the classes that a sample is to say; nothing where there are none.
+fn count_classes(item: &Prepared, classes: &mut [u64]) {
+    if let (Prepared::Ready(sample), false) = (item, classes.is_empty()) {
+        let targets = sample.target.iter().filter_map(|target| usize::try_from(*target).ok());
+        targets.for_each(|target| classes.get_mut(target).into_iter().for_each(|n| *n += 1));
     }
 }
 

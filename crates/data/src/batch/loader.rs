@@ -49,6 +49,8 @@ pub struct Loader {
     items: Items,
     policy: Policy,
     seed: u64,
+    /// how much each class counts; empty: all the same
+    class_weights: Vec<f32>,
     recent: Mutex<Recent>,
 }
 
@@ -71,7 +73,7 @@ impl Loader {
             let what = format!("a sample of {} tokens in rows of {length}", items.lengths().get(at));
             return Err(Error::new(items.place(at), what, "make the rows longer, or the samples shorter"));
         }
-        Ok(Self { items, policy, seed, recent: Mutex::default() })
+        Ok(Self { items, policy, seed, class_weights: vec![], recent: Mutex::default() })
     }
 
     /// The rows of shards, which are tokens already: nothing is read before it is asked for.
@@ -83,7 +85,14 @@ impl Loader {
             fixed => fixed,
         };
         let policy = Policy { rows: fixed, ..policy };
-        Ok(Self { items: Items::of_shards(rows, objective)?, policy, seed, recent: Mutex::default() })
+        let items = Items::of_shards(rows, objective)?;
+        Ok(Self { items, policy, seed, class_weights: vec![], recent: Mutex::default() })
+    }
+
+    /// The same batches, in which a target of class k counts `weights[k]` times while it is learnt from.
+    pub fn with_class_weights(mut self, weights: Vec<f32>) -> Self {
+        self.class_weights = weights;
+        self
     }
 
     /// What became of the examples.
@@ -154,6 +163,10 @@ impl Loader {
         let rows: Vec<Sample> = members.iter().map(|row| self.row(row, key)).collect::<Result<_>>()?;
         let mut batch = Batch::new(&rows, self.items.objective().pad(), self.policy.side)?;
         batch.members = members;
+        if !self.class_weights.is_empty() {
+            let times = |target: &i64| usize::try_from(*target).ok().and_then(|k| self.class_weights.get(k).copied());
+            batch.times = batch.targets.iter().map(|target| times(target).unwrap_or(1.0)).collect();
+        }
         if let Some(vocab) = self.items.objective().vocab_size() {
             batch.within(vocab, usize::MAX).map_err(|error| self.named(error, &batch))?;
         }

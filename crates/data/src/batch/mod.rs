@@ -53,6 +53,8 @@ pub struct Batch {
     pub targets: Vec<i64>,
     /// one for each target; 0 where it is ignored
     pub weights: Vec<f32>,
+    /// how many times its weight each target counts in what is minimised: rare classes count more; empty: once
+    pub times: Vec<f32>,
     /// which document of its row a token belongs to, from 1, 0 for padding, `[B, T]`; empty when rows are not packed
     pub documents: Vec<u32>,
     /// the place of a token in its document, 0 for padding, `[B, T]`
@@ -144,6 +146,12 @@ impl Batch {
     /// Which places of the input are real, `[B, T]`.
     pub fn mask(&self) -> Vec<bool> {
         mask(&self.lengths, self.length, self.side)
+    }
+
+    /// What the loss that is minimised is divided by: the weights, each as many times as it counts.
+    pub fn minimised(&self) -> f64 {
+        let times = |i: usize| self.times.get(i).copied().unwrap_or(1.0);
+        self.weights.iter().enumerate().map(|(i, weight)| f64::from(*weight) * f64::from(times(i))).sum()
     }
 
     /// Which places of the memory are real, `[B, S]`.

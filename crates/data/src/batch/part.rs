@@ -29,6 +29,7 @@ impl Batch {
             targets: part(&self.targets, self.rows, &rows),
             tokens: weights.iter().filter(|weight| **weight > 0.0).count(),
             weights,
+            times: part(&self.times, self.rows, &rows),
             documents: part(&self.documents, self.rows, &rows),
             positions: part(&self.positions, self.rows, &rows),
             prefixes: part(&self.prefixes, self.rows, &rows),
@@ -80,12 +81,14 @@ mod tests {
             let samples: Vec<Sample> = (1..=5).map(|n| sample(n, aim)).collect();
             let mut batch = Batch::new(&samples, 9, Side::Right).expect("alike");
             batch.members = (0..5).map(|i| vec![i]).collect();
+            batch.times = (0..batch.weights.len()).map(|i| i as f32).collect();
             assert_eq!(batch.part(0..5), batch);
             let (a, b) = (batch.part(0..2), batch.part(2..5));
             assert_eq!((a.rows, b.rows, a.tokens + b.tokens), (2, 3, batch.tokens));
             assert_eq!([a.ids, b.ids].concat(), batch.ids);
             assert_eq!([a.targets, b.targets].concat(), batch.targets);
             assert_eq!([a.weights, b.weights].concat(), batch.weights);
+            assert_eq!([a.times, b.times].concat(), batch.times);
             assert_eq!([a.memory, b.memory].concat(), batch.memory);
             assert_eq!([a.token_types, b.token_types].concat(), batch.token_types);
             assert_eq!([a.documents, b.documents].concat(), batch.documents);

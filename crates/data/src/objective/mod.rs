@@ -11,6 +11,7 @@
 //! | encoder and decoder | the target one to the right | the source | the target |
 
 mod answer;
+pub mod class_weights;
 mod classify;
 mod denoise;
 mod frame;
@@ -26,6 +27,7 @@ use crate::{Error, Example, Key, Result, Tokenize};
 use std::sync::Arc;
 
 pub use answer::Answer;
+pub use class_weights::ClassWeights;
 pub use classify::{Classify, Labels};
 pub use denoise::{Denoise, Noise};
 pub use frame::{Frame, Seq2Seq};
@@ -244,6 +246,16 @@ impl Objective {
             (Objective::SpanCorruption(o), Prepared::Raw { ids, .. }) => o.longest(ids.len()),
             (Objective::Denoise(o), Prepared::Raw { ids, .. }) => o.family.overhead() + ids.len(),
             (_, Prepared::Raw { ids, .. }) => ids.len() + 1,
+        }
+    }
+
+    /// How many classes (or tags) there are to say; 0 where something else is said.
+    pub fn classes(&self) -> usize {
+        match self {
+            Objective::Classify(o) => o.labels.len(),
+            Objective::Tag(o) => o.labels.len(),
+            Objective::Pictures(o) => o.labels.len(),
+            _ => 0,
         }
     }
 

@@ -41,6 +41,11 @@ impl Corpus for Joined {
         part.get(index)
     }
 
+    fn answers(&self, index: usize) -> Result<Vec<String>> {
+        let (part, index) = self.find(index).ok_or_else(|| past_end(index, self.len()))?;
+        part.answers(index)
+    }
+
     fn place(&self, index: usize) -> String {
         self.find(index).map_or_else(|| format!("example {}", index + 1), |(part, index)| part.place(index))
     }

@@ -1,7 +1,7 @@
 //! SQuAD's JSON, versions 1 and 2: articles of paragraphs of questions. The file is one JSON value, so it is held in
 //! memory; each paragraph's context is kept once, not once a question.
 //!
-//! A question with several answers keeps the first, as training does; a question that is impossible has none.
+//! A question with several answers is learnt by the first and judged by all; a question that is impossible has none.
 
 use super::{Opened, Reader, Tally, fields, source};
 use crate::{Corpus, Error, Example, Result, corpus::past_end};
@@ -71,6 +71,12 @@ impl Corpus for Squad {
         Ok(fields::question(row.context.to_string(), row.question.question.clone(), text, start))
     }
 
+    fn answers(&self, index: usize) -> Result<Vec<String>> {
+        let row = self.rows.get(index).ok_or_else(|| past_end(index, self.rows.len()))?;
+        let right = row.question.answers.iter().filter(|_| !row.question.is_impossible);
+        Ok(right.map(|answer| answer.text.clone()).collect())
+    }
+
     fn place(&self, index: usize) -> String {
         match self.rows.get(index) {
             Some(row) => format!("{}: question {} of `{}`", self.file, row.question.id, row.title),
@@ -117,11 +123,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("squad.json");
         let json = r#"{"version": "v2.0", "data": [{"title": "T", "paragraphs": [{"context": "Née à Rome.", "qas": [
-            {"id": "1", "question": "Où ?", "answers": [{"text": "Rome", "answer_start": 6}], "is_impossible": false},
+            {"id": "1", "question": "Où ?", "answers": [{"text": "Rome", "answer_start": 6}, {"text": "à Rome", "answer_start": 4}], "is_impossible": false},
             {"id": "2", "question": "Quand ?", "answers": [], "is_impossible": true},
             {"id": "3", "question": "v1", "answers": [{"text": "Née", "answer_start": 1}]}]}]}]}"#;
         std::fs::write(&path, json).unwrap();
         let opened = read(&path, Task::Answer).unwrap();
+        assert_eq!(opened.corpus.answers(0).unwrap(), ["Rome", "à Rome"], "it is judged by all of them");
+        assert_eq!(opened.corpus.answers(1).unwrap(), [""; 0]);
         let got: Vec<Example> = opened.corpus.examples().collect::<Result<_>>().unwrap();
         assert_eq!(got[0], Example::question("Née à Rome.", "Où ?", "Rome"));
         assert_eq!(got[1], Example::question("Née à Rome.", "Quand ?", ""));

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// How many tokens two windows share; a third of a window if left out
     #[arg(long, value_name = "N")]
     stride: Option<usize>,
+    /// Say that there is no answer where that is likelier than any part of the text (as in SQuAD 2)
+    #[arg(long)]
+    none: bool,
     /// One line of JSON for each question
     #[arg(long)]
     json: bool,
@@ -50,7 +53,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
         (None, Some(file)) => input::lines(file)?.join("\n"),
         (None, None) => return Err(Fail::usage("there is no text to look in", "give --context or --context-file")),
     };
-    let ask = AnswerOptions { top: args.top, longest: args.longest, stride: args.stride, ..AnswerOptions::default() };
+    let Args { top, longest, stride, none, .. } = *args;
+    let ask = AnswerOptions { top, longest, stride, none, ..AnswerOptions::default() };
     for question in &args.question {
         let found = answer(&model, question, &context, ask, &mut Watch::new(2, "reading"))?;
         if args.json {
@@ -58,7 +62,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
             continue;
         }
         say(question)?;
-        found.iter().try_for_each(|f| say(format!("  {:>6.2} %  {}", 100.0 * f.score, f.text)))?;
+        let words = |text: &str| if text.is_empty() { "(no answer)".to_string() } else { text.to_string() };
+        found.iter().try_for_each(|f| say(format!("  {:>6.2} %  {}", 100.0 * f.score, words(&f.text))))?;
     }
     Ok(())
 }

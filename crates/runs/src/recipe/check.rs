@@ -2,6 +2,7 @@
 
 use super::Recipe;
 use qkv_base::{Error, Result};
+use qkv_data::objective::ClassWeights;
 use qkv_tasks::Metric;
 
 /// The most micro-batches of a step: they are prepared together.
@@ -50,6 +51,11 @@ impl Recipe {
         if self.dist.every == 1 && self.dist.shards == 1 && !self.dist.wire.is_empty() {
             let what = "dist.shards is 1: a step is not shared, and nothing travels".into();
             return refuse("dist.wire".into(), what, "set dist.shards, or leave it out");
+        }
+        let weighted = [ClassWeights::Root, ClassWeights::Balanced].contains(&self.train.class_weights);
+        if weighted && !self.data.objective.has_labels() {
+            let what = format!("`{}` has no classes that could count more", self.data.objective.name());
+            return refuse("train.class_weights".into(), what, "leave it out");
         }
         if self.train.tokens > 0 && ![0, usual.train.rows].contains(&self.train.rows) {
             let what = format!("train.tokens = {} says how large a batch is", self.train.tokens);

@@ -1,6 +1,7 @@
 //! The sections of a recipe, each with its defaults: what a recipe does not say is as it is here.
 
 use qkv_base::Task;
+use qkv_data::objective::ClassWeights;
 use qkv_kernels::ProductPrecision;
 use qkv_train::dist::Wire;
 use qkv_train::schedule::Curve;
@@ -106,6 +107,8 @@ pub struct Train {
     pub accumulate: usize,
     /// label smoothing
     pub smoothing: f32,
+    /// how much each class counts: `auto`, `none`, `root` or `balanced`
+    pub class_weights: ClassWeights,
     /// share that a running average of the weights keeps at each step; 0: none
     pub average: f32,
     /// run blocks again in the backward instead of keeping what they computed: less memory, more time, the same bits
@@ -131,6 +134,7 @@ impl Default for Train {
             rows: 32,
             accumulate: 1,
             smoothing: 0.0,
+            class_weights: ClassWeights::Auto,
             average: 0.0,
             recompute: false,
             precision: ProductPrecision::F32,
