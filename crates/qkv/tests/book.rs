@@ -134,22 +134,50 @@ fn the_pictures_are_drawn_anew() {
         let drawn = folder.path().join(format!("{name}.svg"));
         let place = drawn.display().to_string();
         qkv(&root(), &args.split_whitespace().chain([place.as_str()]).collect::<Vec<_>>());
-        let (got, kept) = (read(&drawn), root().join(format!("docs/images/{name}.svg")));
-        if updating() {
-            std::fs::write(&kept, &got).expect("the picture is written");
-        }
-        // Levels of vector instructions differ in the last bits: what is drawn may differ by a rounding, not by more.
-        let numbers = |text: &str| {
-            text.split(|c: char| !(c.is_ascii_digit() || c == '.'))
-                .filter_map(|n| n.parse::<f64>().ok())
-                .collect::<Vec<_>>()
-        };
-        let (a, b) = (numbers(&got), numbers(&read(&kept)));
-        assert!(
-            a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 0.11),
-            "{name}: INSTA_UPDATE=always draws it anew"
-        );
+        is_kept(&name, &read(&drawn));
     }
+}
+
+/// That a picture of the documentation is this one.
+fn is_kept(name: &str, got: &str) {
+    let kept = root().join(format!("docs/images/{name}.svg"));
+    if updating() {
+        std::fs::write(&kept, got).expect("the picture is written");
+    }
+    // Levels of vector instructions differ in the last bits: what is drawn may differ by a rounding, not by more.
+    let numbers = |text: &str| {
+        text.split(|c: char| !(c.is_ascii_digit() || c == '.'))
+            .filter_map(|n| n.parse::<f64>().ok())
+            .collect::<Vec<_>>()
+    };
+    // Everything that is neither a number nor a colour is the same.
+    let frame = |text: &str| {
+        let mut parts = text.split('#');
+        let first = parts.next().unwrap_or_default().to_string();
+        let rest = parts.map(|part| part.trim_start_matches(|c: char| c.is_ascii_hexdigit()));
+        let all = rest.fold(first, |all, part| all + "#" + part);
+        all.chars().filter(|c| !(c.is_ascii_digit() || *c == '.')).collect::<String>()
+    };
+    let want = read(&kept);
+    let (a, b) = (numbers(got), numbers(&want));
+    let near = a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 0.11);
+    assert!(near && frame(got) == frame(&want), "{name}: INSTA_UPDATE=always draws it anew");
+}
+
+/// The curve of docs/training.md: a language model of letters, small enough to be trained here.
+#[test]
+fn the_training_curve_is_trained_and_drawn_anew() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let small = "model.width=32 model.layers=1 train.steps=240 train.log=4 data.examples=400 data.valid=8 data.test=4 data.length=32 \
+                 eval.batches=1 eval.goal=0 eval.samples=0";
+    let changes = small.split_whitespace().flat_map(|change| ["--set", change]);
+    let args: Vec<&str> = ["train", "char-gpt", "--quiet", "--out", "run"].into_iter().chain(changes).collect();
+    qkv(dir.path(), &args);
+    let journal = qkv_runs::journal::read(&dir.path().join("run")).expect("a journal");
+    let series = vec![qkv_report::Series { name: "training".into(), points: journal.points("step", "loss") }];
+    assert!(series[0].points.len() > 30, "{:?}", series[0].points);
+    let title = "loss of each letter: one layer of width 32 learns stories".into();
+    is_kept("training-curve", &qkv_report::Chart { title, series, ..Default::default() }.svg());
 }
 
 /// The labs, in order.
