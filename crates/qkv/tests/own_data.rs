@@ -371,3 +371,57 @@ fn fine_tuning_reads_whole_texts() {
         assert!(recipe.text().contains(&said), "{said}: {}", recipe.text());
     }
 }
+
+/// Other programs hand every picture over in colour, so a new network reads colour, also where all it has seen is grey.
+#[test]
+fn a_new_network_reads_grey_pictures_as_others_hand_them_over() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    for i in 0..40u32 {
+        let class = ["dark", "light"][i as usize % 2];
+        std::fs::create_dir_all(at.join("pictures").join(class)).expect("made");
+        let picture = image::GrayImage::from_fn(8, 8, |x, y| image::Luma([(180 * (i % 2) + x + y + i) as u8]));
+        picture.save(at.join(format!("pictures/{class}/{i}.png"))).expect("saved");
+    }
+    let small =
+        ["--set", "model.width=16", "--set", "model.layers=1", "--set", "model.heads=2", "--set", "data.length=8"];
+    let learn = ["train", "vit", "--data", "pictures", "--steps", "60", "--batch", "8", "--lr", "3e-3", "--out", "run"];
+    let (code, out, err) = qkv(at, &[&learn[..], &small[..]].concat());
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert_eq!(err.matches("grey pictures are read as colour").count(), 1, "{err}");
+    let json = |name: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(at.join("run/model").join(name)).expect("read")).expect("JSON")
+    };
+    assert_eq!(json("config.json")["num_channels"], 3);
+    assert_eq!(json("preprocessor_config.json")["image_mean"].as_array().map(Vec::len), Some(3));
+    let judged = done(at, &["evaluate", "run", "--data", "pictures", "--json"]);
+    let judged: Value = serde_json::from_str(judged.trim()).expect("JSON");
+    assert_eq!(judged["scores"]["accuracy"], 100.0, "{judged}");
+}
+
+/// DistilBERT has no kinds of tokens, whatever its tokenizer counts: it learns one text and two, and is asked so.
+#[test]
+fn a_family_without_token_types_learns_texts_and_pairs() {
+    let dir = place("");
+    let at = dir.path();
+    done(at, &["train", "tiny.toml", "--set", "model.family=distilbert", "--quiet", "--out", "one"]);
+    assert!(done(at, &["classify", "one", "a fine film"]).contains("positive"));
+    let row = |i: usize| format!("room {i}\t{}\t{}\n", i + i % 2, ["yes", "no"][i % 2]);
+    std::fs::write(at.join("pairs.tsv"), format!("first\tsecond\tlabel\n{}", (0..80).map(row).collect::<String>()))
+        .expect("written");
+    let learn = [
+        "finetune",
+        "one",
+        "--task",
+        "classify-pair",
+        "--data",
+        "pairs.tsv",
+        "--steps",
+        "2",
+        "--quiet",
+        "--out",
+        "two",
+    ];
+    done(at, &learn);
+    assert!(done(at, &["classify", "two", "--pair", "room 1", "2"]).contains("yes"));
+}

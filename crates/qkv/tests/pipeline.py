@@ -137,7 +137,7 @@ with tempfile.TemporaryDirectory() as name:
     tried("question-answering, bert", answers)
     tried("fill-mask, bert", masked)
     tried("text-generation, gpt2", lambda: written("gpt", "gpt"))
-    for family in ("llama", "qwen3", "gemma2", "gemma3"):
+    for family in ("llama", "qwen3", "gemma2", "gemma3_text"):
         tried(f"text-generation, {family}", lambda: written("llama", family, "--set", f"model.family={family}"))
     for family in ("roberta", "distilbert", "electra"):
         tried(f"text-classification, {family}", lambda: reader(family))

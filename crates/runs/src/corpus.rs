@@ -2,7 +2,7 @@
 
 use crate::recipe::Data;
 use qkv_base::{Error, Result, Task};
-use qkv_data::readers::Picture;
+use qkv_data::readers::{Fitted, Picture};
 use qkv_data::shards::{Shards, is_shards};
 use qkv_data::{Corpus, Example, Reader, Split, Subset, builtin, overlap, split};
 use qkv_model::spec::{Input, Spec};
@@ -51,6 +51,16 @@ impl Splits {
     /// Opens the corpus of a recipe, or its mixture.
     pub fn open(data: &Data, seed: u64) -> Result<Self> {
         Self::open_for(data, seed, None)
+    }
+
+    /// Grey pictures become colour, the same in all three channels, when they are asked for; which is noted.
+    pub(crate) fn in_colour(&mut self) {
+        let Ok(Example::Image { width, height, channels: 1, .. }) = self.train.get(0) else { return };
+        let size = Picture { width, height, channels: 3 };
+        let coloured = |corpus: &Arc<dyn Corpus>| Arc::new(Fitted { corpus: corpus.clone(), size }) as Arc<dyn Corpus>;
+        (self.train, self.valid, self.test) = (coloured(&self.train), coloured(&self.valid), coloured(&self.test));
+        self.compositional = self.compositional.as_ref().map(coloured);
+        self.notes.push("grey pictures are read as colour, the same in all three channels".into());
     }
 
     /// The same for a network that reads pictures of one size: every picture is brought to it.

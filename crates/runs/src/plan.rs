@@ -66,6 +66,10 @@ impl Plan {
             _ => None,
         };
         let mut splits = Splits::open_for(&recipe.data, recipe.train.seed, picture)?;
+        // A new network that looks at pictures reads colour, as other programs hand it every picture, grey ones too.
+        if from.is_none() && recipe.data.objective == Task::Image {
+            splits.in_colour();
+        }
         let tokenizer = match recipe.data.objective {
             Task::Image => None,
             _ => Some(tokenizer(recipe, &splits, kept, from.as_ref().map(Located::place))?),

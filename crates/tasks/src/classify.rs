@@ -141,6 +141,9 @@ pub fn classify(
             }
         });
     }
+    if !model.has_token_types() {
+        encodings.iter_mut().for_each(|e| e.type_ids.fill(0));
+    }
     in_batches(&encodings, rows, listener, |batch, tokens| {
         let logits = finite(model.network.model.answer(&tokens, &mut Cx::eval())?, "classify", model)?;
         Ok(logits.chunks(labels).take(batch.len()).map(|row| ranked(row, &names)).collect())

@@ -203,7 +203,13 @@ impl TextModel {
 
     /// What stands around the texts that it reads.
     pub fn frame(&self) -> Result<Frame> {
-        Ok(Frame::of_tokenizer(self.tokenizer()?)?.unwrap_or_default())
+        let frame = Frame::of_tokenizer(self.tokenizer()?)?.unwrap_or_default();
+        Ok(Frame { token_types: frame.token_types && self.has_token_types(), ..frame })
+    }
+
+    /// Whether kinds of tokens (first text, second text) have vectors of their own; DistilBERT's have none.
+    pub fn has_token_types(&self) -> bool {
+        matches!(self.spec().input, Input::Tokens { token_types, .. } if token_types > 0)
     }
 
     /// Whether the model reads a source and writes a target.

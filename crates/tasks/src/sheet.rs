@@ -162,7 +162,9 @@ impl ObjectiveParts<'_> {
     pub(crate) fn frame(&self) -> Result<Frame> {
         let source = self.source()?;
         if let Some(frame) = Frame::of_tokenizer(self.tokens()?)? {
-            return Ok(frame);
+            // A tokenizer counts the kinds of tokens whether or not the family (DistilBERT) has a use for them.
+            let none = matches!(self.family.framing, Framing::ClsSep { token_types: false });
+            return Ok(Frame { token_types: frame.token_types && !none, ..frame });
         }
         match self.family.framing {
             Framing::ClsSep { token_types } => Ok(Frame { token_types, ..Frame::bert(&*source)? }),

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use images::LabelColumn;
-pub use picture::{Picture, read_picture};
+pub use picture::{Fitted, Picture, read_picture};
 pub use records::LONGEST;
 pub(crate) use source::unreadable;
 pub use source::{MOST_UNPACKED, Meter};

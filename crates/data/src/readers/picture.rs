@@ -117,9 +117,11 @@ pub fn read_picture(path: &Path, size: Picture) -> Result<Example> {
 }
 
 /// The pictures of a corpus, each brought to a size when it is asked for.
-pub(super) struct Fitted {
-    pub(super) corpus: Arc<dyn Corpus>,
-    pub(super) size: Picture,
+pub struct Fitted {
+    /// the pictures
+    pub corpus: Arc<dyn Corpus>,
+    /// what each is brought to
+    pub size: Picture,
 }
 
 impl Corpus for Fitted {
