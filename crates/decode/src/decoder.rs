@@ -40,7 +40,7 @@ pub trait Decoder: Send + Sync {
         false
     }
 
-    /// How many adapters there are that a row can be computed with.
+    /// The numbers of the adapters that a row can be computed with are below this.
     fn adapters(&self) -> usize {
         0
     }
@@ -165,29 +165,6 @@ pub fn batch<S: AsRef<[u32]>>(rows: &[S]) -> Tokens {
 pub(crate) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
     let wrong = |e| Error::new("logits", format!("{e:?}"), "load the model in f32");
     tensor.into_data().try_into_vec::<f32>().map_err(wrong)
-}
-
-/// A network with adapters of which each row has its own ([`Transformer::with_adapters`]).
-pub struct Adapted {
-    /// the network
-    pub network: Transformer,
-    /// how many adapters
-    pub adapters: usize,
-}
-
-impl Decoder for Adapted {
-    fn vocabulary(&self) -> usize {
-        Decoder::vocabulary(&self.network)
-    }
-    fn context(&self) -> Option<usize> {
-        Decoder::context(&self.network)
-    }
-    fn adapters(&self) -> usize {
-        self.adapters
-    }
-    fn forward(&self, input: &PassInput, rows: &mut RowCache) -> Result<PassOutput> {
-        Decoder::forward(&self.network, input, rows)
-    }
 }
 
 impl<D: Decoder + ?Sized> Decoder for Arc<D> {

@@ -5,8 +5,8 @@
 //! length stand side by side ([`RowCache`]), so that nobody waits for the longest; a long prompt is read in chunks, so that nobody
 //! waits for it either. What a request says depends on the request alone: not on who else is there, nor on when it came.
 //!
-//! A prompt that begins like that of a row which is already there takes the keys and values of what they share; equal sources
-//! are read once.
+//! A prompt that begins like that of a row which is already there takes the keys and values of what they share, and so does one
+//! that begins like a prompt of a request that has ended, where those are kept ([`PrefixCache`]); equal sources are read once.
 //!
 //! ```
 //! use qkv_decode::{EngineConfig, Engine, Request, StepEvent};
@@ -27,9 +27,11 @@
 
 mod admit;
 mod plan;
+mod prefix_cache;
 mod request;
 mod text;
 
+pub use prefix_cache::PrefixCache;
 pub use request::Request;
 
 use crate::decoder::{Decoder, PassInput, PassOutput};
@@ -140,6 +142,8 @@ pub struct Stats {
     pub prefill_queue: usize,
     /// tokens given to the network since the engine was made
     pub computed: usize,
+    /// bytes of prompts that are kept for those who begin alike
+    pub prefix_bytes: u64,
 }
 
 /// Requests on their way through a network.
@@ -148,6 +152,7 @@ pub struct Engine {
     config: EngineConfig,
     detokenizer: Option<Arc<dyn Detokenizer>>,
     cache: RowCache,
+    prefixes: PrefixCache,
     /// in the order of the rows, which stand next to each other
     live: Vec<Live>,
     waiting: VecDeque<Waiting>,
@@ -197,6 +202,7 @@ impl Engine {
             config,
             detokenizer: None,
             cache: RowCache::new(0),
+            prefixes: PrefixCache::default(),
             live: vec![],
             waiting: VecDeque::new(),
             events: vec![],
@@ -208,6 +214,16 @@ impl Engine {
     /// The same, which makes text of tokens and so finds stop strings.
     pub fn with_text(self, detokenizer: Arc<dyn Detokenizer>) -> Self {
         Self { detokenizer: Some(detokenizer), ..self }
+    }
+
+    /// The same, which keeps prompts of requests that have ended.
+    pub fn with_prefixes(self, prefixes: PrefixCache) -> Self {
+        Self { prefixes, ..self }
+    }
+
+    /// The prompts that were kept, for another engine of the same network.
+    pub fn into_prefixes(self) -> PrefixCache {
+        self.prefixes
     }
 
     /// The network.
@@ -235,6 +251,7 @@ impl Engine {
             tokens: self.cache.tokens(),
             prefill_queue: self.live.iter().filter_map(left).sum(),
             computed: self.computed,
+            prefix_bytes: self.prefixes.bytes(),
         }
     }
 
@@ -290,7 +307,7 @@ impl Engine {
         if pass.ids.is_empty() {
             return Ok(events);
         }
-        self.cache.begin(&pass.rows);
+        self.cache.begin_with(&pass.rows, |at| pass.reading[at]);
         let input = PassInput { ids: &pass.ids, answers: &pass.answers, observe: pass.observe };
         let output = self.model.forward(&input, &mut self.cache)?;
         self.cache.advance();
@@ -346,7 +363,10 @@ impl Engine {
                     one.phase = Phase::Tokens(tokens);
                     live.push(one);
                 }
-                Ok(Some(Next::Done)) => events.push(one.finish(self.detokenizer.as_deref())),
+                Ok(Some(Next::Done)) => {
+                    self.keep_prompt(&one, before.start);
+                    events.push(one.finish(self.detokenizer.as_deref()));
+                }
                 Err(error) => events.push(StepEvent::Failed { request: one.id, error }),
             }
         }
@@ -379,6 +399,7 @@ impl Engine {
         let rows: Vec<usize> = (0..first).chain(stay.iter().map(|row| first + row)).chain(end..all).collect();
         if stay.is_empty() {
             let live = self.live.remove(at);
+            self.keep_prompt(&live, first);
             self.events.push(live.finish(self.detokenizer.as_deref()));
         }
         self.keep_rows(&rows);
@@ -393,6 +414,7 @@ impl Engine {
         let at = self.live.iter().position(|live| live.id == id)?;
         let first: usize = self.live[..at].iter().map(|live| live.rows).sum();
         let live = self.live.remove(at);
+        self.keep_prompt(&live, first);
         let rows: Vec<usize> = (0..first).chain(first + live.rows..self.cache.rows()).collect();
         self.keep_rows(&rows);
         match live.finish(self.detokenizer.as_deref()) {

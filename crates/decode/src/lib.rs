@@ -4,6 +4,7 @@
 //! out; a [`Chain`] bends each row of logits on the way; [`score`](fn@score) tells how probable a text is; [`Defaults`] is what
 //! a model directory says about it all.
 
+mod adapted;
 pub mod chain;
 mod conflicts;
 pub mod decoder;
@@ -23,11 +24,12 @@ mod text;
 pub mod trace;
 pub mod transform;
 
+pub use adapted::Adapted;
 pub use chain::Chain;
-pub use decoder::{Adapted, Decoder, Observe, PassInput, PassOutput, batch};
+pub use decoder::{Decoder, Observe, PassInput, PassOutput, batch};
 pub use defaults::Defaults;
 pub use draft::Draft;
-pub use engine::{Engine, EngineConfig, Finished, NewToken, Request, RequestId, Stats, StepEvent};
+pub use engine::{Engine, EngineConfig, Finished, NewToken, PrefixCache, Request, RequestId, Stats, StepEvent};
 pub use pick::{Pick, PickState, Picked};
 pub use preset::Preset;
 pub use row::{Row, Scale};

@@ -134,7 +134,7 @@ impl PromptScoring {
         let ids = &self.ids[self.read..to];
         outside(ids, model.vocabulary(), self.read)?;
         outside(&self.ids[to..=to], model.vocabulary(), to)?;
-        self.rows.begin(&[(0, ids.len())]);
+        self.rows.begin_with(&[(0, ids.len())], |_| true);
         let answers: Vec<usize> = (0..ids.len()).collect();
         let input = PassInput { ids, answers: &answers, observe: Observe::default() };
         let output = model.forward(&input, &mut self.rows)?;

@@ -4,8 +4,8 @@
 use burn::tensor::Device;
 use qkv_base::Key;
 use qkv_decode::{
-    Beam, Contrastive, Decoder, Detokenizer, EarlyStopping, End, Engine, EngineConfig, LengthPenalty, Request,
-    RequestId, Search, Sequence, StepEvent, TextStream,
+    Beam, Contrastive, Decoder, Detokenizer, EarlyStopping, End, Engine, EngineConfig, LengthPenalty, PrefixCache,
+    Request, RequestId, Search, Sequence, StepEvent, TextStream,
 };
 use qkv_model::{Transformer, presets};
 use std::collections::BTreeMap;
@@ -355,4 +355,62 @@ fn an_engine_is_send() {
         steps
     });
     assert_eq!(steps.join().unwrap(), 2);
+}
+
+/// Prompts of requests that ended are taken up by those who begin alike, and nobody's answer changes: neither by that nor by how
+/// prompts are cut into chunks.
+#[test]
+fn kept_prompts_change_no_answer() {
+    for name in ["tiny-decoder", "tiny-llama", "tiny-alibi", "tiny-gemma3"] {
+        let preset = presets::find(name).unwrap();
+        let model: Arc<dyn Decoder> = Arc::new(Transformer::new(&preset.spec(), 3, &Device::flex()).unwrap());
+        let mut reused = 0;
+        for seed in 0..12 {
+            let mut dice = Dice::new(100 + seed);
+            let (common, other) = (dice.ids(20), dice.ids(12));
+            let all: Vec<Request> = (0..10)
+                .map(|i| {
+                    let begin = [&common[..], &other[..], &common[..5]][dice.below(3)];
+                    let n = 1 + dice.below(18);
+                    let search = search(&mut dice, false);
+                    let is_drawn = matches!(search, Search::Sample { .. });
+                    Request {
+                        chain: if is_drawn { "temperature 1.2" } else { "" }.parse().unwrap(),
+                        search,
+                        max_tokens: 1 + dice.below(10),
+                        seed: i,
+                        ..Request::new([begin, &dice.ids(n)].concat())
+                    }
+                })
+                .collect();
+            // Each alone and whole, with nothing kept.
+            let want: Vec<_> = all.iter().map(|request| alone(&model, request)).collect();
+            // In waves, through engines that hand on what they keep; with a bound that now and then lets something go.
+            let each = 2 * 4 * 2 * 64; // two layers of width 64 would be this much a token
+            let mut prefixes = PrefixCache::new((each * (20 + dice.below(200))) as u64);
+            let mut found: BTreeMap<usize, Vec<Sequence>> = BTreeMap::new();
+            for wave in (0..all.len()).collect::<Vec<_>>().chunks(1 + dice.below(4)) {
+                let config = EngineConfig {
+                    prefill_chunk: 1 + dice.below(24),
+                    min_shared_prefix: 1 + dice.below(6),
+                    ..EngineConfig::default()
+                };
+                let mut engine = Engine::new(model.clone(), config).with_prefixes(prefixes);
+                let requests = wave.iter().map(|i| all[*i].clone()).collect();
+                for (i, one) in wave.iter().zip(engine.run(requests, &mut |_, _| true).unwrap()) {
+                    reused += one.cached;
+                    found.insert(*i, one.sequences);
+                }
+                prefixes = engine.into_prefixes();
+            }
+            for (i, want) in want.iter().enumerate() {
+                same(&found[&i], want, &format!("{name}, {seed}, request {i}: {:?}", all[i]));
+                for (a, b) in found[&i].iter().zip(want) {
+                    let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-4;
+                    assert!(a.logprobs.iter().zip(&b.logprobs).all(near), "{name}, {seed}, request {i}");
+                }
+            }
+        }
+        assert!(reused > 300, "{name}: {reused} tokens were not computed again");
+    }
 }

@@ -22,6 +22,18 @@ use burn::tensor::Tensor;
 use qkv_nn::{Attention, Build, FeedForward, Init, Linear, Lora, LoraBank, LoraSize, MapParam, map_params};
 use std::collections::BTreeMap;
 
+/// The adapters of a network by the paths of their layers: small, and without the network they were made for.
+#[derive(Clone, Debug)]
+pub struct LoraLayers(BTreeMap<String, Lora>);
+
+impl LoraLayers {
+    /// Bytes of their numbers.
+    pub fn bytes(&self) -> u64 {
+        let elements = |p: &Param<Tensor<2>>| p.lazy_shape().num_elements() as u64;
+        self.0.values().map(|lora| 4 * (elements(&lora.a) + elements(&lora.b))).sum()
+    }
+}
+
 impl Transformer {
     /// The same with A of every adapter drawn from a Gaussian of deviation 1/√in, as the paper says; PEFT draws uniformly.
     pub fn with_gaussian_adapters(self, seed: u64) -> Self {
@@ -68,26 +80,33 @@ impl Transformer {
         self
     }
 
-    /// The network with the adapters of others around its layers, of which each row of a batch has its own or none: the adapter
-    /// `i` is that of `adapted[i]`, which is this network with adapters of its own.
-    pub fn with_adapters(mut self, adapted: Vec<Self>) -> Result<Self> {
-        if self.encoder.is_some() || self.decoder.is_none() {
-            let what = "adapters of single rows are for networks that read no source";
+    /// The adapters around the layers of this network, without the network.
+    pub fn lora_layers(mut self) -> Result<LoraLayers> {
+        let with = self.linears().into_iter().filter_map(|(path, layer)| Some((path, layer.lora.take()?)));
+        let layers: BTreeMap<String, Lora> = with.collect();
+        match layers.keys().find(|path| path.starts_with("head.")) {
+            Some(path) => {
+                let what = format!("`{path}` has an adapter, but the head answers for the last tokens alone");
+                Err(Error::new("adapters", what, "merge the adapter: qkv merge MODEL ADAPTER OUT"))
+            }
+            None => Ok(LoraLayers(layers)),
+        }
+    }
+
+    /// The network with adapters by number around its layers, of which each row of a batch has its own or none.
+    pub fn with_adapters<'a>(mut self, adapters: impl IntoIterator<Item = (u32, &'a LoraLayers)>) -> Result<Self> {
+        if self.encoder.is_some() || self.decoder.is_none() || self.spec().recurrence().is_some() {
+            let what = "adapters of single rows are for Transformers that read no source";
             return Err(Error::new("adapters", what, "merge the adapter: qkv merge MODEL ADAPTER OUT"));
         }
-        let mut banks: BTreeMap<String, Vec<(u32, Lora)>> = BTreeMap::new();
-        for (number, mut one) in adapted.into_iter().enumerate() {
-            let with = one.linears().into_iter().filter_map(|(path, layer)| Some((path, layer.lora.take()?)));
-            for (path, lora) in with {
-                if path.starts_with("head.") {
-                    let what = format!("`{path}` has an adapter, but the head answers for the last tokens alone");
-                    return Err(Error::new("adapters", what, "merge the adapter: qkv merge MODEL ADAPTER OUT"));
-                }
-                banks.entry(path).or_default().push((number as u32, lora));
+        let mut banks: BTreeMap<&str, Vec<(u32, Lora)>> = BTreeMap::new();
+        for (number, LoraLayers(layers)) in adapters {
+            for (path, lora) in layers {
+                banks.entry(path).or_default().push((number, lora.clone()));
             }
         }
         for (path, layer) in self.linears() {
-            layer.bank = banks.remove(&path).and_then(LoraBank::new);
+            layer.bank = banks.remove(path.as_str()).and_then(LoraBank::new);
         }
         match banks.keys().next() {
             Some(path) => {

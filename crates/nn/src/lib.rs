@@ -38,6 +38,6 @@ pub use norm::{Norm, NormKind};
 pub use patch::{PatchEmbed, PatchError};
 pub use recurrent::{AdditiveAttention, Gru, Lstm, Rnn};
 pub use residual::Wiring;
-pub use row_cache::RowCache;
+pub use row_cache::{RowCache, RowPrefix};
 pub use stored::Stored;
 pub use walk::{MapParam, ParamView, map_params, walk};

@@ -154,7 +154,7 @@ fn banked<const D: usize>(x: Tensor<D>, layers: &[&Linear], act: Option<Activati
     if rows.iter().any(|row| *row != Adapting::NONE) {
         let mut dims = x.dims();
         let each = layers.iter().map(|layer| match &layer.bank {
-            Some(bank) => bank.delta(x.clone(), rows),
+            Some(bank) => bank.delta(x.clone(), rows, layer.dims()[0]),
             None => {
                 dims[D - 1] = layer.dims()[0];
                 Tensor::zeros(dims, &x.device())

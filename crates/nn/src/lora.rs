@@ -70,6 +70,12 @@ impl Lora {
         self.alpha / self.rank().max(1) as f64
     }
 
+    /// The same, which learns no more.
+    pub(crate) fn frozen(self) -> Self {
+        let frozen = |p: Param<Tensor<2>>| Param::from_tensor(p.val().inner()).set_require_grad(false);
+        Self { a: frozen(self.a), b: frozen(self.b), ..self }
+    }
+
     /// `(α/r)·(x·Aᵀ)·Bᵀ`, with dropout on x where there is something to draw from.
     pub fn delta<const D: usize>(&self, x: Tensor<D>, noise: Option<Key>) -> Tensor<D> {
         let x = match noise.filter(|_| self.dropout > 0.0) {

@@ -1,9 +1,8 @@
 //! Several LoRA adapters around one layer, each for the rows of a batch that name it: `y = x·W₀ᵀ + Σ over adapters of their rows`.
 //!
-//! The base product is computed once for all rows. The adapters lie side by side, A `[R, in]` and B `[out, R]` with R the sum of
-//! their ranks, and the product in between is multiplied by a mask `[N, R]` that is α/r where the rank belongs to the token's
-//! adapter and 0 elsewhere: `((x·Aᵀ) ∘ M)·Bᵀ`. So a row's answer depends on its own adapter alone, and rows without one are
-//! exactly the base's.
+//! The base product is computed once for all rows; the low-rank part of each adapter for its own rows alone, which are taken out
+//! and put back. So a row's answer depends on its own adapter alone, to the bit: neither on who stands beside it nor on which
+//! other adapters there are, and rows without one are exactly the base's.
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};
@@ -20,10 +19,9 @@
 //! ```
 
 use crate::Lora;
-use burn::module::{Module, Param};
-use burn::tensor::{Tensor, TensorData};
-use qkv_kernels::{Key, ProductPrecision, Projection, linear};
-use std::ops::Range;
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use qkv_kernels::{Key, ProductPrecision};
 use std::sync::Arc;
 
 /// What a linear layer and its adapters need to know of a pass.
@@ -56,50 +54,52 @@ impl From<Option<Key>> for Adapting {
 /// Several adapters of one layer.
 #[derive(Module, Debug)]
 pub struct LoraBank {
-    /// `[R, in]`
-    a: Param<Tensor<2>>,
-    /// `[out, R]`
-    b: Param<Tensor<2>>,
-    /// the number of each adapter, its ranks, and α/r
+    adapters: Vec<Lora>,
+    /// the number of each
     #[module(skip)]
-    parts: Vec<(u32, Range<usize>, f32)>,
+    numbers: Vec<u32>,
 }
 
 impl LoraBank {
     /// Adapters by their numbers; none, if there are none.
     pub fn new(adapters: Vec<(u32, Lora)>) -> Option<Self> {
-        let (mut down, mut up, mut parts, mut at) = (vec![], vec![], vec![], 0);
-        for (number, lora) in adapters {
-            let rank = lora.rank();
-            parts.push((number, at..at + rank, lora.scale() as f32));
-            at += rank;
-            down.push(lora.a.val().inner());
-            up.push(lora.b.val().inner());
-        }
-        if parts.is_empty() {
-            return None;
-        }
-        let frozen = |t: Tensor<2>| Param::from_tensor(t).set_require_grad(false);
-        Some(Self { a: frozen(Tensor::cat(down, 0)), b: frozen(Tensor::cat(up, 1)), parts })
+        let (numbers, adapters): (Vec<u32>, Vec<Lora>) =
+            adapters.into_iter().map(|(number, lora)| (number, lora.frozen())).unzip();
+        (!numbers.is_empty()).then_some(Self { adapters, numbers })
     }
 
-    /// What the adapters add to the layer's answer; `rows` has the adapter of each token of `x` `[…, N, in]`.
-    pub(crate) fn delta<const D: usize>(&self, x: Tensor<D>, rows: &[u32]) -> Tensor<D> {
-        let device = x.device();
-        let down = linear(x, &[Projection::new(self.a.val(), None)], None);
-        let dims = down.dims();
-        let rank = dims[D - 1];
-        let tokens: usize = dims[..D - 1].iter().product();
+    /// What the adapters add to the layer's answer `[…, N, out]`; `rows` has the adapter of each token of `x` `[…, N, in]`.
+    pub(crate) fn delta<const D: usize>(&self, x: Tensor<D>, rows: &[u32], out: usize) -> Tensor<D> {
+        let (device, mut dims) = (x.device(), x.dims());
+        let (width, tokens) = (dims[D - 1], dims[..D - 1].iter().product::<usize>());
         assert_eq!(tokens, rows.len(), "an adapter for each token of the pass");
-        let mut mask = vec![0f32; tokens * rank];
-        for (token, row) in rows.iter().zip(mask.chunks_exact_mut(rank.max(1))).map(|(n, row)| (*n, row)) {
-            for (_, ranks, scale) in self.parts.iter().filter(|(number, ..)| *number == token) {
-                row[ranks.clone()].fill(*scale);
+        dims[D - 1] = out;
+        let x = x.reshape([tokens, width]);
+        // Tokens in the order of their adapters, and those without one behind them; then back to where they were.
+        let (mut parts, mut order) = (vec![], Vec::with_capacity(tokens));
+        for (number, lora) in self.numbers.iter().zip(&self.adapters) {
+            let mine: Vec<usize> = (0..tokens).filter(|token| rows[*token] == *number).collect();
+            match mine.len() {
+                0 => {}
+                n if n == tokens => return lora.delta(x, None).reshape(dims),
+                _ => parts.push(lora.delta(x.clone().select(0, index(&mine, &device)), None)),
             }
+            order.extend(mine);
         }
-        let mask = Tensor::<D>::from_data(TensorData::new(mask, dims), &device);
-        linear(down * mask, &[Projection::new(self.b.val(), None)], None)
+        let others: Vec<usize> = (0..tokens).filter(|token| !self.numbers.contains(&rows[*token])).collect();
+        if !others.is_empty() {
+            parts.push(Tensor::zeros([others.len(), out], &device));
+        }
+        order.extend(others);
+        let mut back = vec![0; tokens];
+        order.iter().enumerate().for_each(|(at, token)| back[*token] = at);
+        Tensor::cat(parts, 0).select(0, index(&back, &device)).reshape(dims)
     }
+}
+
+fn index(places: &[usize], device: &Device) -> Tensor<1, Int> {
+    let (n, places) = (places.len(), places.iter().map(|place| *place as i32).collect::<Vec<_>>());
+    Tensor::from_data(TensorData::new(places, [n]), device)
 }
 
 #[cfg(test)]
@@ -141,6 +141,12 @@ mod tests {
                 // And alone in the pass it is the same to the bit.
                 let one = mixed.activated(x.clone().narrow(1, i, 1), act, Adapting::rows([rows[i]].into()));
                 assert_eq!(values(one), row(all.clone()), "row {i}");
+                // So it is with a third adapter there, and in another place among them.
+                let third = layer("third", 4, 1.0);
+                let bank = LoraBank::new(vec![(5, of(&third)), (1, of(&second)), (0, of(&first))]);
+                let more = Linear { bank, ..base.clone() };
+                let one = more.activated(x.clone(), act, Adapting::rows(rows.clone()));
+                assert_eq!(row(one), row(all.clone()), "row {i} among three");
             }
         }
         // Side by side with a layer that has no adapters.

@@ -41,6 +41,20 @@ pub struct RowCache {
     pass: Pass,
 }
 
+/// Keys and values of the first tokens of a row that may be gone, `[1, G, len, D]` of each layer.
+#[derive(Clone, Debug)]
+pub struct RowPrefix {
+    len: usize,
+    keys: BTreeMap<String, [Tensor<4>; 2]>,
+}
+
+impl RowPrefix {
+    /// Bytes of it.
+    pub fn bytes(&self) -> u64 {
+        self.keys.values().flatten().map(|t| 4 * t.dims().iter().product::<usize>() as u64).sum()
+    }
+}
+
 /// One row.
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -141,6 +155,40 @@ impl RowCache {
         self.copy(&[(self.rows[from].slot, self.rows[to].slot, len)]);
     }
 
+    /// The keys and values of the first `len` tokens of a row, copied out for rows that come later; none where there are none
+    /// that can be cut.
+    pub fn copy_prefix(&self, row: usize, len: usize) -> Option<RowPrefix> {
+        let slot = self.rows[row].slot;
+        if !self.can_share_prefix() || self.keys.is_empty() || len == 0 || len > self.rows[row].len {
+            return None;
+        }
+        let one = |rooms: &Tensor<4>| copied_out(rooms.clone(), slot, len);
+        let keys = self.keys.iter().map(|(path, rooms)| (path.clone(), rooms.each_ref().map(one))).collect();
+        Some(RowPrefix { len, keys })
+    }
+
+    /// Bytes of the keys and values of one token of a row; 0 while nothing was written.
+    pub fn token_bytes(&self) -> u64 {
+        let one = |t: &Tensor<4>| 4 * (t.dims()[1] * t.dims()[3]) as u64;
+        self.keys.values().flatten().map(one).sum()
+    }
+
+    /// Row `row`, which holds nothing yet, begins with the first `len` tokens of a prefix.
+    pub fn put_prefix(&mut self, row: usize, prefix: &RowPrefix, len: usize) {
+        let (slot, slots, capacity) = (self.rows[row].slot, self.slots, self.capacity);
+        assert!(len <= prefix.len && len <= capacity && self.rows[row].len == 0, "cache: {len} tokens do not fit");
+        for (path, kept) in &prefix.keys {
+            let room = |kept: &Tensor<4>| {
+                let [_, g, _, d] = kept.dims();
+                Tensor::<4>::zeros([slots, g, capacity, d], &kept.device())
+            };
+            let [k, v] = self.keys.remove(path).unwrap_or_else(|| kept.each_ref().map(room));
+            let rooms = [copied_in(k, kept[0].clone(), slot, len), copied_in(v, kept[1].clone(), slot, len)];
+            self.keys.insert(path.clone(), rooms);
+        }
+        self.rows[row].len = len;
+    }
+
     /// Row b becomes what row `rows[b]` was: rows trade places, leave, or become several.
     pub fn reorder(&mut self, rows: &[usize]) {
         let before = std::mem::take(&mut self.rows);
@@ -228,8 +276,15 @@ impl RowCache {
     /// # Panics
     /// If there is no room: the engine checks lengths when it admits.
     pub fn begin(&mut self, tokens: &[(usize, usize)]) {
+        let by_count: Vec<bool> = tokens.iter().map(|(_, n)| Segment::new(0..*n, 0, 0).tiled).collect();
+        self.begin_with(tokens, |at| by_count[at]);
+    }
+
+    /// The same, where `tiled(i)` tells whether attention takes the tokens of `tokens[i]` as tiles or row by row: by what they
+    /// are, and not by how a prompt happens to be cut.
+    pub fn begin_with(&mut self, tokens: &[(usize, usize)], tiled: impl Fn(usize) -> bool) {
         let (mut own, mut cross, mut next): (Vec<Segment>, Vec<Segment>, usize) = (vec![], vec![], 0);
-        for &(row, n) in tokens {
+        for (at, &(row, n)) in tokens.iter().enumerate() {
             let Held { slot, len, source, .. } = self.rows[row];
             assert!(len + n <= self.capacity, "cache: {} tokens do not fit in {}", len + n, self.capacity);
             let queries = next..next + n;
@@ -238,11 +293,13 @@ impl RowCache {
                 let keys = self.sources.lengths[slot].unwrap_or(0);
                 match cross.last_mut() {
                     // Rows of one source next to each other ask together.
-                    Some(last) if last.slot == slot => last.queries.end = queries.end,
-                    _ => cross.push(Segment { queries: queries.clone(), slot, keys }),
+                    Some(last) if last.slot == slot => {
+                        *last = Segment::new(last.queries.start..queries.end, slot, keys);
+                    }
+                    _ => cross.push(Segment::new(queries.clone(), slot, keys)),
                 }
             }
-            own.push(Segment { queries, slot, keys: len + n });
+            own.push(Segment { tiled: tiled(at), ..Segment::new(queries, slot, len + n) });
         }
         let each = |(row, n): &(usize, usize)| std::iter::repeat_n(self.rows[*row].adapter, *n);
         let adapted = tokens.iter().any(|(row, _)| self.rows[*row].adapter != Adapting::NONE);
@@ -442,6 +499,31 @@ fn copied(held: Tensor<4>, nothing: Tensor<4>, copies: &[(usize, usize, usize)])
     })
 }
 
+/// The first tokens of a slot of `held` `[S, G, capacity, D]` in a tensor of their own `[1, G, len, D]`.
+fn copied_out(held: Tensor<4>, slot: usize, len: usize) -> Tensor<4> {
+    let [_, g, capacity, d] = held.dims();
+    let room = Tensor::<4>::zeros([1, g, len, d], &held.device());
+    if !qkv_kernels::fused::on_cpu(&held) {
+        return room.slice_assign([0..1, 0..g, 0..len, 0..d], held.narrow(0, slot, 1).narrow(2, 0, len));
+    }
+    qkv_kernels::fused::update(room, held, |to, held| {
+        let from = held[slot * g * capacity * d..].chunks_exact(capacity * d);
+        to.chunks_exact_mut(len * d).zip(from).for_each(|(to, from)| to.copy_from_slice(&from[..len * d]));
+    })
+}
+
+/// The first tokens of `kept` `[1, G, …, D]` in a slot of `held` `[S, G, capacity, D]`.
+fn copied_in(held: Tensor<4>, kept: Tensor<4>, slot: usize, len: usize) -> Tensor<4> {
+    let ([_, g, capacity, d], [_, _, long, _]) = (held.dims(), kept.dims());
+    if !qkv_kernels::fused::on_cpu(&held) {
+        return held.slice_assign([slot..slot + 1, 0..g, 0..len, 0..d], kept.narrow(2, 0, len));
+    }
+    qkv_kernels::fused::update(held, kept, |held, kept| {
+        let to = held[slot * g * capacity * d..].chunks_exact_mut(capacity * d);
+        to.zip(kept.chunks_exact(long * d)).for_each(|(to, from)| to[..len * d].copy_from_slice(&from[..len * d]));
+    })
+}
+
 /// The bias that grows with the distance between queries at `positions` and keys 0 … `keys`, by `value(head, distance)`, as
 /// `[1, H, N, keys]`.
 pub(crate) fn by_distance(
@@ -505,6 +587,26 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_outlives_its_row_and_its_cache() {
+        let mut cache = RowCache::new(4);
+        let (a, b) = (cache.admit(None), cache.admit(None));
+        give(&mut cache, &[(a, 1), (b, 3)], &[9.0, 1.0, 2.0, 3.0]);
+        assert!(cache.copy_prefix(a, 2).is_none(), "it has one token");
+        let prefix = cache.copy_prefix(b, 3).unwrap();
+        assert_eq!(prefix.bytes(), 2 * 3 * 4);
+        cache.reorder(&[a]);
+        let mut later = RowCache::new(6);
+        let rows = [later.admit(None), later.admit(None), later.admit(None)];
+        later.put_prefix(rows[1], &prefix, 2);
+        later.put_prefix(rows[2], &prefix, 3);
+        give(&mut later, &[(rows[0], 1), (rows[1], 1)], &[7.0, 8.0]);
+        assert_eq!(held(&later), [vec![7.0], vec![1.0, 2.0, 8.0], vec![1.0, 2.0, 3.0]]);
+        let next = later.admit(None); // a room that is made after the others
+        later.put_prefix(next, &prefix, 1);
+        assert_eq!(held(&later)[3], [1.0]);
+    }
+
+    #[test]
     fn rows_that_trade_places_are_not_copied() {
         let mut cache = RowCache::new(4);
         for _ in 0..3 {
@@ -553,7 +655,7 @@ mod tests {
         let new = cache.admit(Some(next[0]));
         assert_eq!(values(cache.memory("x").unwrap()), [7.0, 8.0, 9.0, 3.0, 0.0, 0.0]);
         cache.begin(&[(0, 1), (1, 1), (new, 2)]);
-        let segments = [Segment { queries: 0..2, slot: 1, keys: 1 }, Segment { queries: 2..4, slot: 0, keys: 3 }];
+        let segments = [Segment::new(0..2, 1, 1), Segment::new(2..4, 0, 3)];
         assert_eq!(cache.source_segments()[..], segments);
         assert_eq!(cache.positions()[..], [0, 0, 0, 1]);
     }

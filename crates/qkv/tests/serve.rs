@@ -59,6 +59,7 @@ fn refusals_say_what_and_give_a_hint() {
         (&[TINY, "--adapter", "shy"], "has no name", "NAME=DIR"),
         (&[TINY, "--adapter", "other+shy=x"], "a model that is not served", "MODEL+NAME=DIR"),
         (&[TINY, "--adapter", "shy=nowhere"], "nowhere", "hint: "),
+        (&[TINY, "--adapters", "nowhere"], "nowhere", "name a directory with --adapters"),
         (&["--config", "nowhere.toml"], "nowhere.toml", "check the path"),
     ] {
         // Any port, unless one is named: that another program has the usual one is not what is asked here.

@@ -1,6 +1,6 @@
 //! `qkv serve` under many connections and for a long time: for the slow tier.
 //!
-//! `QKV_SOAK_SECONDS` says how long the mixed load lasts (60 where it is not set).
+//! `QKV_SOAK_SECONDS` says how long the mixed load lasts (60 where it is not set), `QKV_SOAK_CLIENTS` how many ask (8).
 #![cfg(all(target_os = "linux", feature = "serve"))]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -148,11 +148,42 @@ fn ten_thousand_idle_and_a_thousand_slow_connections_are_held_while_answers_go_o
     }
 }
 
+/// An adapter for the tiny GPT-2, in PEFT's format.
+fn write_adapter(out: &std::path::Path) {
+    use qkv_model::{Pretrained, count, pretrained::fill};
+    let it = Pretrained::load(format!("{TINY}/gpt2").as_ref(), &burn::tensor::Device::flex().autodiff()).expect("gpt2");
+    let size = qkv_nn::LoraSize { rank: 2, alpha: 4.0, dropout: 0.0 };
+    let adapted = it.model.clone().with_lora(&["q", "v"], size, 1).expect("an adapter");
+    let some = count::parameters(&adapted).into_iter().filter(|p| p.path.ends_with("lora.b"));
+    let noise = some.map(|p| (p.path.clone(), vec![0.1; p.elements() as usize])).collect();
+    let about = qkv_train::adapter::About { base: "gpt2".into(), rank: 2, alpha: 4.0, dropout: 0.0 };
+    std::fs::create_dir_all(out).expect("a directory");
+    qkv_train::adapter::save(&it, &fill(adapted, noise), &about, out).expect("its files");
+}
+
 /// Requests of every kind, good and bad, and clients that go away; each with the status that it must have.
 fn mixed(server: &Serving, number: u64) -> Result<(), String> {
     let n = number as usize;
     let ids = format!("[{}, {}, {}]", 5 + n % 80, 6 + n % 70, 7 + n % 60);
-    let (path, body, want) = match number % 10 {
+    let (path, body, want) = match number % 12 {
+        // Long prompts, some of which begin alike, more than are kept.
+        9 | 10 => {
+            let (kind, last) = (n / 12 % 300, n % 90);
+            let prompt: Vec<String> = (0..30).map(|i| (5 + (i * 7 + kind * 13) % 85).to_string()).collect();
+            let prompt = format!("[{}, {}]", prompt.join(", "), 5 + last);
+            let model = if number % 24 < 12 { "gpt2" } else { "gpt2+shy" };
+            let body = format!(r#"{{"model": "{model}", "prompt": {prompt}, "max_tokens": 8, "temperature": 0}}"#);
+            // The adapter comes and goes.
+            let (status, text) = server.ask("POST", "/v1/completions", &body)?;
+            let gone = model != "gpt2" && status == 404;
+            return if gone || status == 200 { Ok(()) } else { Err(format!("{body}: {status}, {text}")) };
+        }
+        11 if number % 60 == 11 => {
+            // Of several who put it in one is the first, and so it is with taking it out.
+            let verb = if number % 120 == 11 { "load" } else { "unload" };
+            let (status, text) = server.ask("POST", &format!("/v1/{verb}_lora_adapter"), r#"{"lora_name": "shy"}"#)?;
+            return if [200, 400, 404].contains(&status) { Ok(()) } else { Err(format!("{verb}: {status}, {text}")) };
+        }
         0 => {
             ("/v1/completions", format!(r#"{{"model": "gpt2", "prompt": {ids}, "max_tokens": 24, "seed": {n}}}"#), 200)
         }
@@ -198,7 +229,12 @@ fn mixed(server: &Serving, number: u64) -> Result<(), String> {
 #[ignore = "lasts as long as QKV_SOAK_SECONDS says, a minute where it says nothing"]
 fn a_long_mixed_load_has_no_failures_and_flat_memory() {
     let seconds = std::env::var("QKV_SOAK_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(60);
-    let server = Serving::start(&[&format!("{TINY}/gpt2"), &format!("{TINY}/marian")]);
+    let clients = std::env::var("QKV_SOAK_CLIENTS").ok().and_then(|s| s.parse().ok()).unwrap_or(8);
+    let adapters = tempfile::tempdir().expect("a directory");
+    write_adapter(&adapters.path().join("shy"));
+    let adapters = adapters.path().display().to_string();
+    let models = [format!("{TINY}/gpt2"), format!("{TINY}/marian")];
+    let server = Serving::start(&[&models[0], &models[1], "--adapters", &adapters, "--prefix-cache", "1"]);
     let (began, numbers) = (Instant::now(), AtomicU64::new(0));
     let end = Duration::from_secs(seconds);
     let mut memory = vec![];
@@ -212,7 +248,7 @@ fn a_long_mixed_load_has_no_failures_and_flat_memory() {
             }
             failed
         };
-        let clients: Vec<_> = (0..8).map(|_| scope.spawn(client)).collect();
+        let clients: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
         while began.elapsed() < end {
             std::thread::sleep(Duration::from_millis(500));
             memory.push(server.memory());
@@ -224,7 +260,7 @@ fn a_long_mixed_load_has_no_failures_and_flat_memory() {
     let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len().max(1) as f64;
     let (before, after) = (mean(&memory[third..2 * third]), mean(&memory[2 * third..]));
     println!(
-        "{} requests in {seconds} s, {} failures; memory {:.1} MB, then {:.1} MB ({:+.2} %), {:.1} MB at most",
+        "{clients} clients, {} requests in {seconds} s, {} failures; memory {:.1} MB, then {:.1} MB ({:+.2} %), {:.1} MB at most",
         numbers.load(Relaxed),
         failures.len(),
         before / 1024.0,

@@ -1,6 +1,7 @@
 //! What every request sees: the models by name, the limits, the counters, and whether the server is about to end.
 
 use crate::access::Access;
+use crate::adapters::{Adapter, AdapterDirectory};
 use crate::error::{ApiError, ApiResult};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -32,6 +33,10 @@ pub struct App {
     pub started: Instant,
     /// the directory of the runs that are shown, if any are
     pub runs: Option<PathBuf>,
+    /// the directory of adapters that can be put in while it serves, if any can
+    pub adapters: Option<AdapterDirectory>,
+    /// who puts one in: one at a time
+    pub loading: Arc<Semaphore>,
     /// who looks inside a model: one at a time
     pub looking: Arc<Semaphore>,
     salt: u128,
@@ -52,6 +57,8 @@ impl App {
             ending: watch::Sender::new(false),
             started: Instant::now(),
             runs: None,
+            adapters: None,
+            loading: Arc::new(Semaphore::new(1)),
             looking: Arc::new(Semaphore::new(1)),
             salt,
             numbers: AtomicU64::new(0),
@@ -63,9 +70,14 @@ impl App {
         Self { runs: Some(dir.into()), ..self }
     }
 
+    /// The same, into which the adapters of a directory can be put while it serves.
+    pub fn with_adapters(self, adapters: Option<AdapterDirectory>) -> Self {
+        Self { adapters, ..self }
+    }
+
     /// Every name that a request may call a model by.
     pub fn names(&self) -> Vec<String> {
-        let adapted = |m: &Served| m.adapters.iter().map(|a| format!("{}+{a}", m.name)).collect::<Vec<_>>();
+        let adapted = |m: &Served| m.all_adapters().iter().map(|a| m.called(Some(a))).collect::<Vec<_>>();
         self.models.iter().flat_map(|m| std::iter::once(m.name.clone()).chain(adapted(m))).collect()
     }
 
@@ -89,12 +101,19 @@ impl App {
         }
     }
 
-    /// The model that writes and is meant by a name, and the number of its adapter where the name is `MODEL+ADAPTER`.
-    pub fn writer(&self, name: Option<&str>, does: &str) -> ApiResult<(&Served, Option<u32>)> {
+    /// The model that writes and is meant by a name, and its adapter where the name is `MODEL+ADAPTER`; an adapter's name alone
+    /// will do as well, as other servers have it, unless a model is called so.
+    pub fn writer(&self, name: Option<&str>, does: &str) -> ApiResult<(&Served, Option<Arc<Adapter>>)> {
         let adapted = name.and_then(|name| {
-            let (base, adapter) = name.strip_suffix(":latest").unwrap_or(name).rsplit_once('+')?;
-            let served = self.models.iter().find(|m| m.name == base)?;
-            Some((served, served.adapters.iter().position(|own| own == adapter)? as u32))
+            let name = name.strip_suffix(":latest").unwrap_or(name);
+            let of = |served: &'_ Served, adapter: &str| served.adapters.as_ref()?.get(adapter);
+            if let Some((base, adapter)) = name.rsplit_once('+')
+                && let Some(served) = self.models.iter().find(|m| m.name == base)
+            {
+                return Some((served, of(served, adapter)?));
+            }
+            let alone = self.models.iter().all(|m| m.name != name);
+            self.models.iter().filter(|_| alone).find_map(|served| Some((served, of(served, name)?)))
         });
         match adapted {
             Some((served, adapter)) => Ok((served, Some(adapter))),

@@ -6,12 +6,14 @@
 //! everybody who was there is asked again from the beginning, one at a time; what was already told is not told again; and who
 //! breaks it when alone is the one that gets the error.
 
+use crate::adapters::Adapter;
 use crate::error::ApiError;
 use crate::metrics::{EngineLoad, Metrics};
 use qkv_base::Error;
 use qkv_decode::score::{PromptScoring, PromptToken};
 use qkv_decode::{
-    Decoder, Detokenizer, Engine, EngineConfig, Finished, NewToken, Request, RequestId, Sequence, StepEvent,
+    Decoder, Detokenizer, Engine, EngineConfig, Finished, NewToken, PrefixCache, Request, RequestId, Sequence, Stats,
+    StepEvent,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +28,8 @@ pub struct Work {
     pub request: Option<Request>,
     /// the prompt to score
     pub score: Option<PromptScoring>,
+    /// the adapter that it is computed with: it stays as long as the work does
+    pub adapter: Option<Arc<Adapter>>,
     /// whose events they are, where several prompts share a channel
     pub tag: usize,
     /// where events go
@@ -62,6 +66,7 @@ struct Counters {
     pending: AtomicU64,
     rows: AtomicU64,
     tokens: AtomicU64,
+    prefix_bytes: AtomicU64,
 }
 
 /// How to reach the thread of a model.
@@ -97,6 +102,7 @@ impl EngineThread {
         decoder: Option<Arc<dyn Decoder>>,
         detokenizer: Option<Arc<dyn Detokenizer>>,
         config: EngineConfig,
+        prefix_bytes: u64,
         queue: usize,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -106,6 +112,8 @@ impl EngineThread {
         let worker = Worker {
             inbox,
             engine: None,
+            prefixes: PrefixCache::new(prefix_bytes),
+            prefix_bytes,
             decoder,
             detokenizer,
             config,
@@ -122,8 +130,14 @@ impl EngineThread {
 
     /// What it is doing.
     pub fn load(&self) -> EngineLoad {
-        let Counters { pending, rows, tokens } = &*self.counters;
-        EngineLoad { pending: pending.load(Relaxed), rows: rows.load(Relaxed), tokens: tokens.load(Relaxed) }
+        let Counters { pending, rows, tokens, prefix_bytes } = &*self.counters;
+        EngineLoad {
+            pending: pending.load(Relaxed),
+            rows: rows.load(Relaxed),
+            tokens: tokens.load(Relaxed),
+            prefix_bytes: prefix_bytes.load(Relaxed),
+            adapters: 0,
+        }
     }
 
     /// Whether another request would be refused.
@@ -186,6 +200,9 @@ struct Live {
 struct Worker {
     inbox: mpsc::Receiver<Command>,
     engine: Option<Engine>,
+    /// prompts that were read, while there is no engine to keep them
+    prefixes: PrefixCache,
+    prefix_bytes: u64,
     decoder: Option<Arc<dyn Decoder>>,
     detokenizer: Option<Arc<dyn Detokenizer>>,
     config: EngineConfig,
@@ -203,8 +220,10 @@ impl Worker {
     fn run(mut self) {
         loop {
             if self.live.is_empty() {
-                // The rooms of the cache are given back where nobody needs them.
-                self.engine = None;
+                // The rooms of the cache are given back where nobody needs them; prompts that were read stay.
+                if let Some(engine) = self.engine.take() {
+                    self.prefixes = engine.into_prefixes();
+                }
                 self.report();
                 match self.inbox.recv() {
                     Ok(command) => self.obey(command),
@@ -221,7 +240,12 @@ impl Worker {
     }
 
     fn report(&self) {
-        let stats = self.engine.as_ref().map(Engine::stats).unwrap_or_default();
+        let stats = self
+            .engine
+            .as_ref()
+            .map(Engine::stats)
+            .unwrap_or_else(|| Stats { prefix_bytes: self.prefixes.bytes(), ..Stats::default() });
+        self.counters.prefix_bytes.store(stats.prefix_bytes, Relaxed);
         self.counters.rows.store(stats.rows as u64, Relaxed);
         self.counters.tokens.store(stats.tokens as u64, Relaxed);
     }
@@ -275,7 +299,8 @@ impl Worker {
             return self.tell(id, WorkEvent::Failed(ApiError::bad("this model writes nothing")));
         };
         let engine = self.engine.get_or_insert_with(|| {
-            let engine = Engine::new(decoder.clone(), self.config);
+            let prefixes = std::mem::take(&mut self.prefixes);
+            let engine = Engine::new(decoder.clone(), self.config).with_prefixes(prefixes);
             match &self.detokenizer {
                 Some(detokenizer) => engine.with_text(detokenizer.clone()),
                 None => engine,
@@ -359,6 +384,7 @@ impl Worker {
     /// After a step that broke: who was alone is to blame, several are asked again one at a time.
     fn recover(&mut self, error: Option<Error>) {
         self.engine = None;
+        self.prefixes = PrefixCache::new(self.prefix_bytes);
         let there: Vec<u64> = self.live.iter().filter(|(_, l)| l.request.is_some()).map(|(id, _)| *id).collect();
         for live in self.live.values_mut() {
             live.request = None;

@@ -18,6 +18,7 @@
 //! ```
 
 pub mod access;
+pub mod adapters;
 pub mod api;
 pub mod app;
 pub mod body;
@@ -35,6 +36,7 @@ pub mod served;
 pub mod settings;
 
 pub use access::Access;
+pub use adapters::AdapterDirectory;
 pub use app::App;
 pub use error::ApiError;
 pub use limits::Limits;

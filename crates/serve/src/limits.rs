@@ -23,10 +23,14 @@ pub struct Limits {
     pub row_tokens: usize,
     /// bytes of keys and values that the rows of one model may hold together
     pub cache_bytes: u64,
+    /// bytes of keys and values of ended requests that a model keeps for those who begin alike; 0: none
+    pub prefix_bytes: u64,
     /// requests of a model that wait for a row
     pub queue: usize,
     /// tokens of prompts that are read in one step beside rows that speak
     pub prefill_chunk: usize,
+    /// adapters of a model at once
+    pub adapters: usize,
     /// texts in one request
     pub inputs: usize,
     /// how long running requests may go on once the server was asked to end
@@ -45,8 +49,10 @@ impl Default for Limits {
             rows: 32,
             row_tokens: 32_768,
             cache_bytes: 2 << 30,
+            prefix_bytes: 256 << 20,
             queue: 256,
             prefill_chunk: 32,
+            adapters: 64,
             inputs: 2048,
             grace: Duration::from_secs(30),
         }

@@ -24,6 +24,10 @@ pub struct Metrics {
     pub panics: AtomicU64,
     /// requests refused because everything was taken
     pub refused: AtomicU64,
+    /// adapters that were put in while serving
+    pub adapters_loaded: AtomicU64,
+    /// adapters that were taken out
+    pub adapters_unloaded: AtomicU64,
     /// connections that are open
     pub connections: AtomicU64,
     /// from a request's arrival to its first token
@@ -73,6 +77,10 @@ pub struct EngineLoad {
     pub rows: u64,
     /// tokens that the rows hold
     pub tokens: u64,
+    /// adapters that can be asked for
+    pub adapters: u64,
+    /// bytes of prompts that are kept for those who begin alike
+    pub prefix_bytes: u64,
 }
 
 impl Metrics {
@@ -97,6 +105,8 @@ impl Metrics {
             ("cancelled_total", "Requests whose client went away.", &self.cancelled),
             ("panics_total", "Panics that were caught.", &self.panics),
             ("refused_total", "Requests refused because everything was taken.", &self.refused),
+            ("adapters_loaded_total", "Adapters that were put in while serving.", &self.adapters_loaded),
+            ("adapters_unloaded_total", "Adapters that were taken out.", &self.adapters_unloaded),
         ];
         for (name, help, value) in counters {
             let _ = writeln!(
@@ -107,10 +117,12 @@ impl Metrics {
         }
         let _ = writeln!(out, "# HELP qkv_connections Connections that are open.\n# TYPE qkv_connections gauge");
         let _ = writeln!(out, "qkv_connections {}", self.connections.load(Relaxed));
-        let gauges: [Gauge; 3] = [
+        let gauges: [Gauge; 5] = [
             ("pending_requests", "Requests that were taken in and are not done.", |l| l.pending),
             ("rows", "Rows that are computed side by side.", |l| l.rows),
             ("cache_tokens", "Tokens that the rows hold.", |l| l.tokens),
+            ("adapters", "Adapters that can be asked for.", |l| l.adapters),
+            ("prefix_cache_bytes", "Bytes of prompts kept for those who begin alike.", |l| l.prefix_bytes),
         ];
         for (name, help, value) in gauges {
             let _ = writeln!(out, "# HELP qkv_{name} {help}\n# TYPE qkv_{name} gauge");
@@ -134,7 +146,8 @@ mod tests {
         let metrics = Metrics::default();
         metrics.answered("/health", 200);
         metrics.first_token.observe(Duration::from_millis(3));
-        let text = metrics.text(&[("a\"b".into(), EngineLoad { pending: 2, rows: 1, tokens: 9 })]);
+        let text =
+            metrics.text(&[("a\"b".into(), EngineLoad { pending: 2, rows: 1, tokens: 9, ..EngineLoad::default() })]);
         assert!(text.contains("qkv_requests_total{path=\"/health\",status=\"200\"} 1"));
         assert!(text.contains("qkv_first_token_seconds_bucket{le=\"0.0025\"} 0"));
         assert!(text.contains("qkv_first_token_seconds_bucket{le=\"0.005\"} 1"));

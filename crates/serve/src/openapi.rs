@@ -41,7 +41,7 @@ fn fields(path: &str) -> (&'static [Field], &'static [Field]) {
             ],
             SAMPLING,
         ),
-        "/v1/chat/completions" => (
+        "/v1/chat/completions" | "/chat/completions" => (
             &[
                 ("messages", "array", true, || json!([{"role": "user", "content": "Hello"}])),
                 ("logprobs", "boolean", false, || json!(true)),
@@ -55,7 +55,7 @@ fn fields(path: &str) -> (&'static [Field], &'static [Field]) {
             INPUT,
             &[("encoding_format", "string", false, || json!("float")), ("dimensions", "integer", false, || json!(16))],
         ),
-        "/v1/rerank" => (
+        "/v1/rerank" | "/v2/rerank" | "/rerank" => (
             &[
                 ("query", "string", true, || json!("a question")),
                 ("documents", "array", true, || json!(["one text", "another"])),
@@ -63,6 +63,15 @@ fn fields(path: &str) -> (&'static [Field], &'static [Field]) {
             ],
             &[],
         ),
+        "/completion" | "/completions" => (
+            &[("prompt", "", true, || json!("Once upon a time")), ("n_predict", "integer", false, || json!(16))],
+            SAMPLING,
+        ),
+        "/apply-template" => (&[("messages", "array", true, || json!([{"role": "user", "content": "Hello"}]))], &[]),
+        "/embed" | "/predict" => (&[("inputs", "", true, || json!("a text, or a list of them"))], &[]),
+        "/similarity" => {
+            (&[("inputs", "object", true, || json!({"source_sentence": "a text", "sentences": ["another"]}))], &[])
+        }
         "/v1/classify" | "/v1/fill" => (INPUT, &[("top", "integer", false, || json!(5))]),
         "/v1/tag" => (INPUT, &[("words", "boolean", false, || json!(false))]),
         "/v1/answer" => (
@@ -95,6 +104,15 @@ fn fields(path: &str) -> (&'static [Field], &'static [Field]) {
                 ("image", "string", false, || json!("base64 of a PNG or JPEG file, for a model that sees")),
             ],
         ),
+        "/v1/load_lora_adapter" => (
+            &[
+                ("lora_name", "string", true, || json!("shy")),
+                ("lora_path", "string", false, || json!("a name in the directory of adapters; left out, lora_name")),
+                ("load_inplace", "boolean", false, || json!(false)),
+            ],
+            &[],
+        ),
+        "/v1/unload_lora_adapter" => (&[("lora_name", "string", true, || json!("shy"))], &[]),
         "/tokenize" => (&[("content", "", true, || json!("a text"))], &[]),
         "/detokenize" => (&[("tokens", "array", true, || json!([5, 6, 7]))], &[]),
         "/translate" => (

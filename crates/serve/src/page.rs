@@ -9,7 +9,12 @@ use std::sync::{Arc, LazyLock};
 
 /// The page, but for the number that each answer has of its own.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
-    let script = concat!(include_str!("page/page.js"), include_str!("page/inside.js"));
+    let script = concat!(
+        include_str!("page/page.js"),
+        include_str!("page/steps.js"),
+        include_str!("page/drawn.js"),
+        include_str!("page/inside.js")
+    );
     include_str!("page/index.html").replace("STYLE", include_str!("page/page.css")).replace("SCRIPT", script)
 });
 

@@ -46,11 +46,18 @@ macro_rules! routes {
 routes! {
     GET "/" true crate::page::answer, "A page for people";
     GET "/health" true api::info::health, "The process is alive";
+    GET "/v1/health" true api::info::health, "The process is alive";
+    GET "/ping" true api::info::health, "The process is alive";
+    GET "/version" true api::ollama::version, "The version";
+    GET "/info" false api::inference::info, "text-embeddings-inference: what is served";
     GET "/ready" true api::info::ready, "Another request would be taken";
     GET "/metrics" false api::info::metrics, "Counters for Prometheus";
     GET "/props" false api::info::props, "Limits, and what each model is";
     GET "/v1/models" false api::info::models, "The models by name";
+    GET "/models" false api::info::models, "The models by name";
     GET "/v1/models/{model}" false api::info::one_model, "One model";
+    POST "/v1/load_lora_adapter" false api::adapters::load, "Put in an adapter of the directory that --adapters names";
+    POST "/v1/unload_lora_adapter" false api::adapters::unload, "Take an adapter out; who has it ends with it";
     POST "/v1/completions" false api::completions::answer, "Go on with a text";
     POST "/v1/chat/completions" false api::chat::answer, "The next turn of a conversation";
     POST "/v1/embeddings" false api::embeddings::answer, "A vector for each text";
@@ -65,6 +72,15 @@ routes! {
     POST "/v1/see" false api::see::answer, "What a model does with a text: maps, lens, losses, gradients, what a chain does";
     GET "/v1/runs" false api::runs::all, "What is trained on this machine, the newest first";
     GET "/v1/runs/{run}" false api::runs::one, "One run, with its curves as far as they have come";
+    POST "/completion" false api::llama_cpp::completion, "llama.cpp: go on with a text";
+    POST "/completions" false api::llama_cpp::completion, "llama.cpp: the same";
+    POST "/chat/completions" false api::chat::answer, "llama.cpp: the next turn of a conversation";
+    POST "/apply-template" false api::llama_cpp::apply_template, "llama.cpp: a conversation as the model will read it";
+    POST "/embed" false api::inference::embed, "text-embeddings-inference: a vector for each text";
+    POST "/predict" false api::inference::predict, "text-embeddings-inference: which class a text belongs to";
+    POST "/similarity" false api::inference::similarity, "text-embeddings-inference: how near texts are to one";
+    POST "/rerank" false api::inference::rerank, "Which texts a query is nearest to, as others have it";
+    POST "/v2/rerank" false api::embeddings::rerank, "Which texts a query is nearest to, as Cohere has it";
     POST "/tokenize" false api::tasks::tokenize, "The tokens of a text";
     POST "/detokenize" false api::tasks::detokenize, "The text of tokens";
     POST "/translate" false api::libre_translate::translate, "LibreTranslate: translate";

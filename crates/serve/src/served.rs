@@ -1,12 +1,13 @@
 //! A model that is served: the network with what stands beside it, its thread, and what is asked of it again and again.
 
+use crate::adapters::{Adapter, Adapters};
 use crate::engine_thread::EngineThread;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::Limits;
-use crate::metrics::Metrics;
+use crate::metrics::{EngineLoad, Metrics};
 use qkv_base::Task;
 use qkv_decode::{Adapted, Decoder, EngineConfig};
-use qkv_model::Transformer;
+use qkv_model::adapt::LoraLayers;
 use qkv_model::count::Count;
 use qkv_tasks::TextModel;
 use qkv_tasks::generate::detokenizer;
@@ -25,8 +26,8 @@ pub struct Served {
     pub model: Arc<TextModel>,
     /// the thread that computes
     pub engine: EngineThread,
-    /// the names of its adapters, by their numbers
-    pub adapters: Vec<String>,
+    /// its adapters; none, where it cannot have any
+    pub adapters: Option<Adapters>,
     /// its chat template, or why there is none
     pub chat: qkv_base::Result<Chat>,
     /// when it was loaded, in seconds since 1970
@@ -44,29 +45,39 @@ pub struct Served {
 impl Served {
     /// Starts the thread of a model.
     pub fn new(name: impl Into<String>, model: Arc<TextModel>, limits: &Limits, metrics: Arc<Metrics>) -> Self {
-        let decoder: Option<Arc<dyn Decoder>> = match model.spec().decoder() {
-            Some(_) => Some(Arc::new(model.network.model.answering())),
+        let spec = model.spec();
+        let network = || model.network.model.answering();
+        if spec.decoder().is_some() && spec.encoder().is_none() && spec.recurrence().is_none() {
+            let network = Arc::new(Adapted::new(network()));
+            let adapters = Some(Adapters::new(network.clone()));
+            return Self { adapters, ..Self::with_decoder(name, model, Some(network), limits, metrics) };
+        }
+        let decoder: Option<Arc<dyn Decoder>> = match spec.decoder() {
+            Some(_) => Some(Arc::new(network())),
             None => None,
         };
         Self::with_decoder(name, model, decoder, limits, metrics)
     }
 
-    /// The same with adapters by name: networks that are this one with low-rank changes of their own. Each request may name one,
-    /// and requests with different ones are computed side by side.
+    /// The same with adapters by name: low-rank changes of its layers. Each request may name one, and requests with different
+    /// ones are computed side by side.
     pub fn with_adapters(
         name: impl Into<String>,
         model: Arc<TextModel>,
-        adapters: Vec<(String, Transformer)>,
+        adapters: Vec<(String, LoraLayers)>,
         limits: &Limits,
         metrics: Arc<Metrics>,
     ) -> qkv_base::Result<Self> {
-        if adapters.is_empty() {
-            return Ok(Self::new(name, model, limits, metrics));
+        let served = Self::new(name, model, limits, metrics);
+        for (name, layers) in adapters {
+            let Some(all) = &served.adapters else {
+                let what = "adapters of single requests are for Transformers that read no source";
+                let hint = "merge the adapter: qkv merge MODEL ADAPTER OUT";
+                return Err(qkv_base::Error::new("adapters", what, hint));
+            };
+            all.put(&name, layers, false)?;
         }
-        let (names, networks): (Vec<String>, Vec<Transformer>) = adapters.into_iter().unzip();
-        let network = model.network.model.clone().with_adapters(networks)?.answering();
-        let decoder = Arc::new(Adapted { network, adapters: names.len() });
-        Ok(Self { adapters: names, ..Self::with_decoder(name, model, Some(decoder), limits, metrics) })
+        Ok(served)
     }
 
     /// The same with another decoder in the place of the model's own.
@@ -85,7 +96,7 @@ impl Served {
             ..EngineConfig::default()
         };
         let text = model.shared_tokenizer().map(detokenizer);
-        let engine = EngineThread::spawn(decoder, text, config, limits.queue, metrics);
+        let engine = EngineThread::spawn(decoder, text, config, limits.prefix_bytes, limits.queue, metrics);
         let chat = model.tokenizer().and_then(|t| Chat::of(t, None));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let parameters = Count::of(model.spec(), 1).map_or(0, |count| count.weight_bytes() / 4);
@@ -94,7 +105,7 @@ impl Served {
             name: name.into(),
             model,
             engine,
-            adapters: vec![],
+            adapters: None,
             chat,
             created: now,
             parameters,
@@ -105,11 +116,22 @@ impl Served {
     }
 
     /// Its name, with that of an adapter.
-    pub fn called(&self, adapter: Option<u32>) -> String {
-        match adapter.and_then(|number| self.adapters.get(number as usize)) {
-            Some(adapter) => format!("{}+{adapter}", self.name),
+    pub fn called(&self, adapter: Option<&Adapter>) -> String {
+        match adapter {
+            Some(adapter) => format!("{}+{}", self.name, adapter.name),
             None => self.name.clone(),
         }
+    }
+
+    /// What it is doing.
+    pub fn load(&self) -> EngineLoad {
+        let adapters = self.adapters.as_ref().map_or(0, |adapters| adapters.all().len() as u64);
+        EngineLoad { adapters, ..self.engine.load() }
+    }
+
+    /// What can be asked for beside it, in the order in which it came.
+    pub fn all_adapters(&self) -> Vec<Arc<Adapter>> {
+        self.adapters.as_ref().map(Adapters::all).unwrap_or_default()
     }
 
     /// What it is asked.

@@ -12,8 +12,11 @@
 //! ```
 
 use crate::access::Access;
+use crate::adapters::AdapterDirectory;
 use crate::limits::Limits;
 use qkv_base::{Error, Kind, Result};
+use qkv_model::Pretrained;
+use qkv_model::adapt::LoraLayers;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -54,6 +57,10 @@ pub struct ServeSettings {
     pub strict: Option<bool>,
     /// the directory of the runs that the page shows
     pub runs: Option<PathBuf>,
+    /// the directory of the adapters that can be put in while it serves
+    pub adapters: Option<PathBuf>,
+    /// megabytes of prompts that are kept for those who begin alike
+    pub prefix_cache: Option<u64>,
     /// the models
     pub models: Vec<ModelPlace>,
 }
@@ -85,6 +92,12 @@ impl ModelPlace {
         }
     }
 
+    /// Its adapters, read for its network.
+    pub fn load_adapters(&self, network: &Pretrained) -> Result<Vec<(String, LoraLayers)>> {
+        let load = |path: &PathBuf| qkv_train::adapter::load_low_rank(network, path)?.lora_layers();
+        self.adapters.iter().map(|(name, path)| Ok((name.clone(), load(path)?))).collect()
+    }
+
     /// What it is called.
     pub fn name(&self) -> String {
         self.name.clone().unwrap_or_else(|| crate::name_of(&self.path))
@@ -105,6 +118,7 @@ impl ServeSettings {
         }
         settings.api_key_file = settings.api_key_file.map(|file| dir.join(file));
         settings.runs = settings.runs.map(|runs| dir.join(runs));
+        settings.adapters = settings.adapters.map(|adapters| dir.join(adapters));
         Ok(settings)
     }
 
@@ -126,6 +140,8 @@ impl ServeSettings {
             grace: self.grace.or(other.grace),
             strict: self.strict.or(other.strict),
             runs: self.runs.or(other.runs),
+            adapters: self.adapters.or(other.adapters),
+            prefix_cache: self.prefix_cache.or(other.prefix_cache),
             models: if self.models.is_empty() { other.models } else { self.models },
         }
     }
@@ -163,9 +179,15 @@ impl ServeSettings {
             body_bytes: self.body_limit.unwrap_or(usual.body_bytes),
             request_timeout: seconds(self.timeout, usual.request_timeout),
             grace: seconds(self.grace, usual.grace),
+            prefix_bytes: self.prefix_cache.map_or(usual.prefix_bytes, |megabytes| megabytes.saturating_mul(1 << 20)),
             cache_bytes,
             ..usual
         })
+    }
+
+    /// The directory of the adapters that can be put in while it serves.
+    pub fn adapter_directory(&self) -> Result<Option<AdapterDirectory>> {
+        self.adapters.as_deref().map(AdapterDirectory::new).transpose()
     }
 
     /// Where to listen.

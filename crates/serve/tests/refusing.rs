@@ -232,6 +232,9 @@ fn idle_connections_are_held_while_answers_go_on() {
     let server = Running::gpt2(Limits::default());
     let idle: Vec<_> = (0..400).map(|_| server.connect()).collect();
     assert!(server.ok("/v1/completions", completion(json!({})))["choices"].is_array());
-    assert_eq!(server.metric("qkv_connections"), 401);
+    // The connection that was answered may take a moment to be closed.
+    let held = || server.metric("qkv_connections");
+    let tries = (0..100).map(|_| std::thread::sleep(std::time::Duration::from_millis(20)));
+    assert!(tries.into_iter().any(|()| held() == 401), "{} connections", held());
     drop(idle);
 }

@@ -187,3 +187,53 @@ fn the_server_tells_what_it_is() {
         assert_eq!(server.refused("/v1/chat/completions", json!({"model": "llama", "messages": bad})).0, 400);
     }
 }
+
+/// What llama.cpp's and text-embeddings-inference's own clients send, and what they read of the answers.
+#[test]
+fn other_servers_shapes_are_answered() {
+    let server = Running::all();
+    // llama.cpp
+    let body = json!({"model": "gpt2", "prompt": "the fox", "n_predict": 6, "seed": -1, "temperature": 0, "cache_prompt": true,
+        "repeat_penalty": 1.0, "ignore_eos": true, "return_tokens": true, "logit_bias": [[5, false]]});
+    let whole = server.ok("/completion", body.clone());
+    assert_eq!(
+        (&whole["stop"], &whole["stop_type"], &whole["tokens_predicted"]),
+        (&json!(true), &json!("limit"), &json!(6))
+    );
+    assert_eq!((whole["tokens"].as_array().unwrap().len(), &whole["prompt"]), (6, &json!("the fox")));
+    assert!(!whole["tokens"].as_array().unwrap().contains(&json!(5)));
+    let mut streamed = body;
+    streamed["stream"] = json!(true);
+    let events = server.post("/completions", streamed).events();
+    let text: String = events.iter().map(|e| e["content"].as_str().unwrap()).collect();
+    assert_eq!(text, whole["content"].as_str().unwrap());
+    let (last, parts) = events.split_last().unwrap();
+    assert!(last["stop"] == true && last["stop_type"] == "limit" && parts.iter().all(|p| p["stop"] == false));
+    assert_eq!(server.refused("/completion", json!({"model": "gpt2", "prompt": "a", "n_probs": 3})).0, 400);
+    let chat = json!({"model": "llama", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2});
+    assert_eq!(server.ok("/chat/completions", chat.clone())["object"], "chat.completion");
+    assert_eq!(server.ok("/apply-template", chat)["prompt"], "user: hi>");
+    let pieces = server.ok("/tokenize", json!({"model": "gpt2", "content": "ox", "with_pieces": true}));
+    assert_eq!(pieces["tokens"][0]["piece"], "o");
+    let asked = json!({"model": "llama", "messages": [{"role": "user", "content": "hi"}]});
+    assert!(server.ok("/tokenize", asked)["count"].as_u64().unwrap() >= 9);
+    // text-embeddings-inference
+    let vectors = server.ok("/embed", json!({"inputs": ["the fox", "a dog"], "truncate": true, "model": "bert-mlm"}));
+    let length: f64 = vectors[0].as_array().unwrap().iter().map(|v| v.as_f64().unwrap().powi(2)).sum();
+    assert!(vectors.as_array().unwrap().len() == 2 && (length - 1.0).abs() < 1e-5, "{length}");
+    let near = json!({"query": "the fox", "texts": ["a dog", "the fox"], "model": "bert-mlm", "return_text": true});
+    let near = server.ok("/rerank", near);
+    assert_eq!((&near[0]["index"], &near[0]["text"]), (&json!(1), &json!("the fox")));
+    let documents = json!({"query": "the fox", "documents": ["a dog", "the fox"], "model": "bert-mlm"});
+    assert_eq!(server.ok("/rerank", documents.clone())["results"][0]["index"], 1);
+    assert_eq!(server.ok("/v2/rerank", documents)["results"][0]["index"], 1);
+    let labels = server.ok("/predict", json!({"inputs": "the fox"}));
+    assert!(labels[0]["label"].is_string() && labels[0]["score"].is_number());
+    let inputs = json!({"source_sentence": "the fox", "sentences": ["the fox", "a dog"]});
+    let scores = server.ok("/similarity", json!({"inputs": inputs, "model": "bert-mlm"}));
+    assert!(scores[0].as_f64().unwrap() > 0.999 && scores.as_array().unwrap().len() == 2);
+    for path in ["/info", "/version", "/ping", "/models", "/v1/health", "/health/"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    assert_eq!(server.send("HEAD", "/", "", b"").status, 200);
+}

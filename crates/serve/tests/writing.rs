@@ -327,3 +327,31 @@ fn tokens_come_as_they_are_chosen() {
     reader.read_to_end(&mut rest).unwrap();
     assert!(first * 4 < began.elapsed(), "{first:?} of {:?}", began.elapsed());
 }
+
+/// The second request that begins alike says the same, and tells what was not computed again; so does the third, when
+/// nobody was there any more.
+#[test]
+fn a_prompt_that_was_read_before_is_not_read_again() {
+    let body = |last: u64| {
+        let prompt: Vec<u64> = (0..30).map(|i| 5 + i * 7 % 80).chain([last]).collect();
+        json!({"prompt": prompt, "max_tokens": 8, "temperature": 0, "logprobs": 3, "return_token_ids": true})
+    };
+    let cached = |value: &Value| value["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    let off = Running::gpt2(Limits { prefix_bytes: 0, ..Limits::default() });
+    let on = Running::gpt2(Limits::default());
+    for (round, last) in [9, 9, 10, 11].into_iter().enumerate() {
+        let (plain, kept) = (off.ok("/v1/completions", body(last)), on.ok("/v1/completions", body(last)));
+        assert_eq!(ids(&plain), ids(&kept), "round {round}");
+        let logprobs = |value: &Value| value["choices"][0]["logprobs"]["token_logprobs"].as_array().unwrap().clone();
+        for (a, b) in logprobs(&plain).iter().zip(logprobs(&kept)) {
+            assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-4, "round {round}");
+        }
+        assert_eq!((cached(&plain), cached(&kept)), (0, if round == 0 { 0 } else { 30 }), "round {round}");
+    }
+    let line = |server: &Running| -> u64 {
+        let text = server.get("/metrics").text();
+        let line = text.lines().find(|l| l.starts_with("qkv_prefix_cache_bytes{")).unwrap().to_string();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(line(&on) > 0 && line(&off) == 0);
+}

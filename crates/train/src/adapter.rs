@@ -274,6 +274,12 @@ pub fn load_low_rank(it: &Pretrained, dir: &Path) -> Result<Transformer> {
         let hint = "merge it and serve it as a model of its own: qkv merge MODEL ADAPTER OUT";
         return Err(Error::new(dir.join(FILE).display().to_string(), what, hint));
     }
+    for entry in file.entries() {
+        if let Some(place) = file.read_f32(&entry.name)?.iter().position(|x| !x.is_finite()) {
+            let what = format!("`{}` is no number at place {place}", entry.name);
+            return Err(Error::new(dir.join(FILE).display().to_string(), what, "train it again, with a lower rate"));
+        }
+    }
     load(it, dir)
 }
 
@@ -301,6 +307,12 @@ pub fn load(it: &Pretrained, dir: &Path) -> Result<Transformer> {
         let (Some(entry), Some(_)) = (file.get(&a), file.get(&b)) else { continue };
         let r = entry.shape.first().copied().unwrap_or(0);
         let (down, up) = (file.read_f32(&a)?, file.read_f32(&b)?);
+        let into = slot.ours().filter_map(|p| p.shape.get(1).copied()).next().unwrap_or(0);
+        let outs: usize = slot.ours().filter_map(|p| p.shape.first().copied()).sum();
+        if r == 0 || [Some(down.len()), Some(up.len())] != [r.checked_mul(into), r.checked_mul(outs)] {
+            let what = format!("{name}: A and B of rank {r} do not fit a weight of {outs} × {into}");
+            return Err(fail(what, "was the adapter made for another network?"));
+        }
         let mut from = 0;
         for p in slot.ours() {
             let (Some(layer), Some(out)) = (p.path.strip_suffix(".weight"), p.shape.first()) else { continue };

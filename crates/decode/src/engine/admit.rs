@@ -51,10 +51,22 @@ impl Engine {
             }
             let machine = Machine::new(&request, self.detokenizer.as_deref());
             let borrow = self.donor(&request, source);
-            let phase = Phase::Prefill { done: 0, borrow };
+            let kept = self.put_kept(&request, row, borrow.map_or(0, |(_, n)| n));
+            let phase = Phase::Prefill { done: kept, borrow: borrow.filter(|_| kept == 0) };
             let (guesses, drafting) = (vec![], Drafting::new());
             let said = vec![];
-            self.live.push(Live { id, request, machine, said, rows: 1, phase, source, cached: 0, guesses, drafting });
+            self.live.push(Live {
+                id,
+                request,
+                machine,
+                said,
+                rows: 1,
+                phase,
+                source,
+                cached: kept,
+                guesses,
+                drafting,
+            });
         }
         Ok(())
     }
@@ -94,6 +106,38 @@ impl Engine {
         let all = self.live.iter().filter(|live| live.source == source && live.request.adapter == request.adapter);
         let best = all.map(|live| (shared(live), live)).max_by_key(|(n, live)| (*n, std::cmp::Reverse(live.id)));
         best.filter(|(n, _)| *n >= self.config.min_shared_prefix.max(1)).map(|(n, live)| (live.id, n))
+    }
+
+    /// Begins a row with what is kept of a prompt like its own, if that is worth it and more than `otherwise`; how much it was.
+    fn put_kept(&mut self, request: &Request, row: usize, otherwise: usize) -> usize {
+        if request.source.is_some() || request.search.observe().hidden || !self.cache.can_share_prefix() {
+            return 0;
+        }
+        let shared = self.prefixes.shared(&request.prompt, request.adapter).min(request.prompt.len() - 1);
+        if shared < self.config.min_shared_prefix.max(1) || shared < otherwise {
+            return 0;
+        }
+        match self.prefixes.take(&request.prompt, request.adapter) {
+            Some(prefix) => self.cache.put_prefix(row, prefix, shared),
+            None => return 0,
+        }
+        shared
+    }
+
+    /// Keeps the prompt of a request that ends, as far as it was read, for those who will begin alike.
+    pub(super) fn keep_prompt(&mut self, live: &Live, row: usize) {
+        let read = match live.phase {
+            Phase::Prefill { done, .. } => done,
+            Phase::Tokens(_) => live.request.prompt.len(),
+        };
+        if live.request.source.is_some() || read < self.config.min_shared_prefix || live.rows == 0 {
+            return;
+        }
+        let (cache, bytes) = (&self.cache, self.cache.token_bytes());
+        if bytes > 0 {
+            let copy = |n: usize| cache.copy_prefix(row, n);
+            self.prefixes.keep(&live.request.prompt[..read], live.request.adapter, copy, bytes);
+        }
     }
 
     /// Takes the beginning of its prompt from the row that has it, once that has read it; `first` is its own row.

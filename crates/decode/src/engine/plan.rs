@@ -13,6 +13,8 @@ use crate::decoder::Observe;
 pub(super) struct Plan {
     pub(super) ids: Vec<u32>,
     pub(super) rows: Vec<(usize, usize)>,
+    /// of each of them, whether its tokens are those of a prompt
+    pub(super) reading: Vec<bool>,
     pub(super) answers: Vec<usize>,
     pub(super) observe: Observe,
     pub(super) parts: Vec<Part>,
@@ -51,6 +53,7 @@ impl Engine {
                         plan.ids.extend_from_slice(&live.guesses);
                         plan.answers.extend(begin..plan.ids.len());
                         plan.rows.push((first + row, plan.ids.len() - begin));
+                        plan.reading.push(false);
                     }
                 }
                 Phase::Prefill { borrow: Some(_), .. } => {}
@@ -59,6 +62,7 @@ impl Engine {
                     if chunk > 0 {
                         plan.ids.extend_from_slice(&left[..chunk]);
                         plan.rows.push((first, chunk));
+                        plan.reading.push(true);
                     }
                     if chunk == left.len() {
                         plan.answers.push(plan.ids.len() - 1);

@@ -15,7 +15,7 @@ pub(super) const QUERIES: usize = 64;
 /// Keys of a tile: scores and their gradients then stay in the second-level cache. 128 and 512 measured the same.
 pub(super) const KEYS: usize = 256;
 /// Up to so many queries are taken row by row: packing keys for a matrix product would cost more than it saves.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 /// Below this many multiplications attention stays on its thread: waking another one costs more than it saves.
 const SERIAL: usize = 1 << 18;
 
@@ -167,14 +167,21 @@ impl<'a> Core<'a> {
     pub(super) fn key_tiles(&self, b: usize, queries: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let all = 0..self.keys(b);
         let (from, to) = (self.sight(b, queries.start, &all).start, self.sight(b, queries.end - 1, &all).end);
+        // The tiles of a segment begin at fixed keys: where they begin is where a running softmax rounds.
+        let from = if self.segments.is_some_and(|s| s[b].tiled) { from / KEYS * KEYS } else { from };
         (from..to).step_by(KEYS).map(move |first| first..to.min(first + KEYS))
+    }
+
+    /// Whether queries of batch (or segment) `b` are taken as a tile, and not row by row.
+    fn is_tiled(&self, b: usize, queries: &Range<usize>) -> bool {
+        self.segments.map_or(queries.len() > FEW, |segments| segments[b].tiled)
     }
 
     /// `Q·Kᵀ·scale` of a tile, row by row of `keys`; bias and mask come with [`Self::finish`].
     pub(super) fn scores(&self, b: usize, h: usize, queries: &Range<usize>, keys: &Range<usize>, s: &mut [f32]) {
         let (g, n) = (self.group(h), keys.len());
         let (qb, kb) = self.batches(b);
-        if queries.len() <= FEW {
+        if !self.is_tiled(b, queries) {
             for (i, s) in queries.clone().zip(s.chunks_exact_mut(n)) {
                 let at = self.k.matrix(kb, g, keys.start);
                 dots(self.how.scale, self.q.row(qb, h, i), &self.k.data()[at.start..], at.row, s);
@@ -221,7 +228,7 @@ impl<'a> Core<'a> {
         o: &mut [f32],
     ) {
         let (n, d, v) = (keys.len(), self.d, self.v.matrix(self.batches(b).1, self.group(h), keys.start));
-        if queries.len() <= FEW {
+        if !self.is_tiled(b, queries) {
             for (p, o) in p.chunks_exact(n).zip(o.chunks_exact_mut(d)).take(queries.len()) {
                 weighted_sum(p, &self.v.data()[v.start..], v.row, add, o);
             }
@@ -245,7 +252,7 @@ impl<'a> Core<'a> {
 /// Panics with a reason unless the segments are all `n` queries in their order, each with keys of its slot.
 fn check_segments(segments: &[Segment], n: usize, slots: usize, room: usize) {
     let mut next = 0;
-    for Segment { queries, slot, keys } in segments {
+    for Segment { queries, slot, keys, .. } in segments {
         assert_eq!(queries.start, next, "attention: segments follow each other");
         assert!(queries.end >= next && *slot < slots && *keys <= room, "attention: no such keys: slot {slot}, {keys}");
         next = queries.end;

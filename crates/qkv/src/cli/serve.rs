@@ -4,10 +4,8 @@ use super::fail::Fail;
 use super::input;
 use super::terminal::{say, talk};
 use qkv::inspect::numbers::bytes;
-use qkv_model::Transformer;
 use qkv_runs::memory::available;
 use qkv_serve::{App, Metrics, ModelPlace, ServeSettings, Served, Server, Socket, asked_to_end};
-use qkv_tasks::TextModel;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,11 +15,14 @@ use std::sync::Arc;
 )]
 pub(crate) struct Args {
     /// Models or runs, as PATH or NAME=PATH; left out, those of --config, or the newest run
-    #[arg(value_name = "MODEL")]
+    #[arg(value_name = "MODEL", env = "QKV_SERVE_MODEL")]
     models: Vec<String>,
     /// A LoRA adapter in PEFT's format, asked for as MODEL+NAME; of the first model where none is named; may be repeated
     #[arg(long, value_name = "[MODEL+]NAME=DIR", env = "QKV_SERVE_ADAPTER", value_delimiter = ',')]
     adapter: Vec<String>,
+    /// A directory whose adapters can be put in and taken out while it serves (POST /v1/load_lora_adapter), by their names
+    #[arg(long, value_name = "DIR", env = "QKV_SERVE_ADAPTERS")]
+    adapters: Option<PathBuf>,
     /// A TOML file with the flags below as keys, and [[models]] with name and path
     #[arg(long, value_name = "FILE", env = "QKV_SERVE_CONFIG")]
     config: Option<PathBuf>,
@@ -49,6 +50,9 @@ pub(crate) struct Args {
     /// Tokens of a text, prompt and answer, where the model has no smaller context [default: 32768]
     #[arg(long, value_name = "N", env = "QKV_SERVE_CONTEXT")]
     context: Option<usize>,
+    /// Megabytes of prompts of ended requests that a model keeps for those who begin alike; 0: none [default: 256]
+    #[arg(long, value_name = "MB", env = "QKV_SERVE_PREFIX_CACHE")]
+    prefix_cache: Option<u64>,
     /// Requests of a model that may wait; the next is told to come later [default: 256]
     #[arg(long, value_name = "N", env = "QKV_SERVE_QUEUE")]
     queue: Option<usize>,
@@ -74,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", env = "QKV_SERVE_RUNS")]
     runs: Option<PathBuf>,
     /// Print the description of the API and end
-    #[arg(long)]
+    #[arg(long, env = "QKV_SERVE_PRINT_OPENAPI")]
     print_openapi: bool,
 }
 
@@ -92,10 +96,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     for place in &settings.models {
         input::model_or_newest(Some(&place.path))?;
         let model = Arc::new(input::open(&place.path, input::LoadArgs::strict(args.weights))?);
-        let adapters = adapters(place, &model)?;
+        let adapters = place.load_adapters(&model.network)?;
         served.push(Served::with_adapters(place.name(), model, adapters, &limits, metrics.clone())?);
     }
     let app = App::new(served, limits, metrics, access, settings.strict == Some(true));
+    let app = app.with_adapters(settings.adapter_directory()?);
     let server = Server::new(socket, app.with_runs(settings.runs.unwrap_or_else(|| "runs".into())));
     let at = server.address()?;
     for model in &server.app.models {
@@ -108,12 +113,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     server.run(asked_to_end())?;
     talk("ended");
     Ok(())
-}
-
-/// The adapters of a model, each around the same network.
-fn adapters(place: &ModelPlace, model: &TextModel) -> Result<Vec<(String, Transformer)>, Fail> {
-    let load = |path: &PathBuf| qkv_train::adapter::load_low_rank(&model.network, path);
-    place.adapters.iter().map(|(name, path)| Ok((name.clone(), load(path)?))).collect()
 }
 
 impl Args {
@@ -135,12 +134,12 @@ impl Args {
             grace: self.grace,
             strict: self.strict.then_some(true),
             runs: self.runs.clone(),
+            adapters: self.adapters.clone(),
+            prefix_cache: self.prefix_cache,
             models: self.models.iter().map(|word| ModelPlace::parse(word)).collect(),
         };
-        let mut settings = match &self.config {
-            Some(file) => given.or(ServeSettings::load(file)?),
-            None => given,
-        };
+        let file = self.config.as_deref().map(ServeSettings::load).transpose()?;
+        let mut settings = given.or(file.unwrap_or_default());
         if settings.models.is_empty() {
             settings.models = vec![ModelPlace::new(None, input::model_or_newest(None)?)];
         }

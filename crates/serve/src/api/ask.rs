@@ -5,6 +5,7 @@
 //! rules of the model, logit bias, penalties, temperature, top-k, top-p, min-p. `chain` says all of it in another order.
 
 use super::format::Format;
+use crate::adapters::Adapter;
 use crate::app::App;
 use crate::engine_thread::{Work, WorkEvent};
 use crate::error::{ApiError, ApiResult};
@@ -14,6 +15,7 @@ use qkv_decode::score::PromptScoring;
 use qkv_decode::{Chain, Pick, Request, Search};
 use qkv_tasks::chain::BeamOptions;
 use serde_json::Value;
+use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The longest list of stop strings.
@@ -47,7 +49,7 @@ pub struct Ask {
     /// whether ids are told
     pub ids: bool,
     /// which adapter of the model's, if any
-    pub adapter: Option<u32>,
+    pub adapter: Option<Arc<Adapter>>,
 }
 
 /// A prompt in ids, and as the text that it came from.
@@ -142,9 +144,10 @@ impl Ask {
             Some(asked) => asked.min(room),
             None => served.model.max_tokens(None, start.len(), self.otherwise).map_err(|e| served.error(e))?.min(room),
         };
+        let number = self.adapter.as_ref().map(|adapter| adapter.number);
         let request = (max_tokens > 0).then(|| Request {
             source: is_pair.then(|| prompt.ids.clone()),
-            adapter: self.adapter,
+            adapter: number,
             chain: self.chain.clone(),
             search: self.search.clone(),
             max_tokens,
@@ -159,10 +162,10 @@ impl Ask {
             Some(_) if self.echo && is_pair => {
                 return Err(ApiError::field("echo", "with `logprobs` is for models that read no source"));
             }
-            Some(top) if self.echo => Some(PromptScoring::new(prompt.ids.clone(), top).adapted(self.adapter)),
+            Some(top) if self.echo => Some(PromptScoring::new(prompt.ids.clone(), top).adapted(number)),
             _ => None,
         };
-        Ok(Work { request, score, tag, events: events.clone() })
+        Ok(Work { request, score, adapter: self.adapter.clone(), tag, events: events.clone() })
     }
 }
 

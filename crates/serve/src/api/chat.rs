@@ -43,7 +43,7 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
         app: app.clone(),
         id: app.id("chatcmpl"),
         created: now(),
-        model: served.called(adapter),
+        model: served.called(ask.adapter.as_deref()),
         usage,
         ids: ask.ids,
         tools,

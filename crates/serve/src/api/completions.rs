@@ -28,7 +28,7 @@ pub async fn answer(app: Arc<App>, mut call: Call) -> Answer {
     let shape = Shape {
         id: app.id("cmpl"),
         created: now(),
-        model: served.called(adapter),
+        model: served.called(ask.adapter.as_deref()),
         logprobs: ask.logprobs,
         ids: ask.ids,
         usage,

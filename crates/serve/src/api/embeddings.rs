@@ -5,7 +5,7 @@ use super::{Answer, reply};
 use crate::app::App;
 use crate::body::Call;
 use crate::error::{ApiError, ApiResult};
-use crate::fields::{missing, too_many};
+use crate::fields::{Fields, missing, too_many};
 use crate::served::Served;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -92,6 +92,11 @@ fn texts(name: &str, value: Option<Value>, served: &Served, most: usize) -> ApiR
 /// Answers `/v1/rerank`: documents by the cosine of their vectors with the query's, nearest first.
 pub async fn rerank(app: Arc<App>, mut call: Call) -> Answer {
     let fields = call.fields(&app.limits).await?;
+    reranked(app, fields).await
+}
+
+/// The same of fields that were read.
+pub async fn reranked(app: Arc<App>, fields: Fields) -> Answer {
     let served = app.model(fields.text("model")?.as_deref(), |m| m.embeds(), "embeds")?;
     let query = fields.needed_text("query")?;
     let (name, documents) = fields.any(&["documents", "texts"])?;

@@ -1,6 +1,7 @@
 //! What the server is and how it is: models, health, counters, limits.
 
 use super::{Answer, reply, text};
+use crate::adapters::Adapter;
 use crate::app::App;
 use crate::body::Call;
 use crate::error::{ApiError, json_response};
@@ -27,16 +28,14 @@ pub async fn ready(app: Arc<App>, _: Call) -> Answer {
 
 /// `GET /metrics`: counters for Prometheus.
 pub async fn metrics(app: Arc<App>, _: Call) -> Answer {
-    let loads: Vec<_> = app.models.iter().map(|m| (m.name.clone(), m.engine.load())).collect();
+    let loads: Vec<_> = app.models.iter().map(|m| (m.name.clone(), m.load())).collect();
     Ok(text("text/plain; version=0.0.4; charset=utf-8", app.metrics.text(&loads)))
 }
 
 /// `GET /v1/models`.
 pub async fn models(app: Arc<App>, _: Call) -> Answer {
-    let adapted = |served: &Served| {
-        let one = |number: usize| with_adapter(served, number as u32);
-        (0..served.adapters.len()).map(one).collect::<Vec<_>>()
-    };
+    let adapted =
+        |served: &Served| served.all_adapters().iter().map(|adapter| with_adapter(served, adapter)).collect::<Vec<_>>();
     let list: Vec<Value> =
         app.models.iter().flat_map(|served| std::iter::once(model(served)).chain(adapted(served))).collect();
     Ok(reply(&json!({"object": "list", "data": list}), &[]))
@@ -46,17 +45,19 @@ pub async fn models(app: Arc<App>, _: Call) -> Answer {
 pub async fn one_model(app: Arc<App>, call: Call) -> Answer {
     let name = crate::routes::tail(call.path(), "/v1/models/")?;
     let value = match app.writer(Some(&name), "writes text") {
-        Ok((served, Some(adapter))) => with_adapter(served, adapter),
+        Ok((served, Some(adapter))) => with_adapter(served, &adapter),
         _ => model(app.model(Some(&name), |_| true, "")?),
     };
     Ok(reply(&value, &[]))
 }
 
 /// A model with one of its adapters, in OpenAI's shape.
-fn with_adapter(served: &Served, adapter: u32) -> Value {
+fn with_adapter(served: &Served, adapter: &Adapter) -> Value {
     let mut value = model(served);
     value["id"] = json!(served.called(Some(adapter)));
     value["parent"] = json!(served.name);
+    value["root"] = json!(adapter.name);
+    value["created"] = json!(adapter.created);
     value["embeds"] = json!(false);
     value["views"] = json!([]);
     value
@@ -71,6 +72,11 @@ fn model(served: &Served) -> Value {
         "family": served.model.network.sheet.name, "task": served.task().map(|t| t.name()), "chat": chat,
         "embeds": served.embeds(), "writes": served.writes(), "context": bounded(served.context()),
         "pair": served.model.is_pair(), "views": super::see::names(served), "layers": layers, "heads": heads})
+}
+
+/// A step that a chain can have.
+fn step(sheet: &qkv_decode::transform::StepSheet) -> Value {
+    json!({"name": sheet.name, "about": sheet.about, "example": sheet.example})
 }
 
 /// A length, or none where there is no bound.
@@ -93,6 +99,7 @@ pub async fn props(app: Arc<App>, _: Call) -> Answer {
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": app.started.elapsed().as_secs(),
         "logprobs": "raw: the model's own, before any step of the chain",
+        "steps": qkv_decode::transform::STEPS.iter().map(step).collect::<Vec<_>>(),
         "models": app.models.iter().map(model).collect::<Vec<_>>(),
         "limits": {
             "body_bytes": limits.body_bytes, "header_bytes": limits.header_bytes, "inputs": limits.inputs,

@@ -1,13 +1,16 @@
 //! What is asked over HTTP, one file for a family of paths.
 
+pub mod adapters;
 pub mod ask;
 pub mod chat;
 pub mod completions;
 pub mod embeddings;
 pub mod format;
 pub mod hugging_face;
+pub mod inference;
 pub mod info;
 pub mod libre_translate;
+pub mod llama_cpp;
 pub mod logprobs;
 pub mod ollama;
 pub mod runs;

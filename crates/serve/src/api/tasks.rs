@@ -4,6 +4,7 @@
 use super::ask::{Ask, Prompt, ids};
 use super::session::Session;
 use super::{Answer, reply};
+use crate::adapters::Adapter;
 use crate::app::App;
 use crate::body::Call;
 use crate::engine_thread::{Work, WorkEvent};
@@ -203,7 +204,7 @@ pub async fn score(app: Arc<App>, mut call: Call) -> Answer {
                 served.ask(ask).await?.tokens.iter().map(|t| (t.id, t.logprob)).collect()
             }
             false if source.is_some() => return Err(ApiError::field("source", "is for models that read one")),
-            false => scored(served, &text, adapter).await?,
+            false => scored(served, &text, adapter.clone()).await?,
         };
         let sum: f64 = scored.iter().map(|(_, p)| p).sum();
         let tokens: Vec<Value> =
@@ -215,7 +216,7 @@ pub async fn score(app: Arc<App>, mut call: Call) -> Answer {
 }
 
 /// The log-probability of each token of a text, computed in chunks beside other requests.
-async fn scored(served: &Served, text: &str, adapter: Option<u32>) -> ApiResult<Vec<(u32, f64)>> {
+async fn scored(served: &Served, text: &str, adapter: Option<Arc<Adapter>>) -> ApiResult<Vec<(u32, f64)>> {
     let ids = served.encode("input", text)?;
     // With a start token before it even the first token has a score.
     let bos = served.model.defaults.bos.filter(|bos| ids.first() != Some(bos));
@@ -227,7 +228,8 @@ async fn scored(served: &Served, text: &str, adapter: Option<u32>) -> ApiResult<
     let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let _ticket = served.engine.begin(Work {
         request: None,
-        score: Some(PromptScoring::new(ids, 0).adapted(adapter)),
+        score: Some(PromptScoring::new(ids, 0).adapted(adapter.as_ref().map(|a| a.number))),
+        adapter,
         tag: 0,
         events,
     })?;
@@ -309,17 +311,32 @@ pub async fn translations(
 pub async fn tokenize(app: Arc<App>, mut call: Call) -> Answer {
     let fields = call.fields(&app.limits).await?;
     let served = app.model(fields.text("model")?.as_deref(), |m| m.model.maybe_tokenizer().is_some(), "reads text")?;
-    let (texts, one) = fields.inputs(&["content", "prompt", "text", "input"], app.limits.inputs)?;
+    let messages = fields.value("messages");
+    let (texts, one) = match messages {
+        Some(_) => (vec![super::chat::prompt(served, messages, None)?.text], true),
+        None => fields.inputs(&["content", "prompt", "text", "input", "inputs"], app.limits.inputs)?,
+    };
     let special = fields.flag("add_special")?.or(fields.flag("add_special_tokens")?).unwrap_or(true);
+    // llama.cpp's shape: ids with their pieces.
+    let paired = fields.flag("with_pieces")?.unwrap_or(false);
+    let strings = fields.flag("return_token_strs")?.unwrap_or(false);
     let ignored = fields.finish(app.strict)?;
     let tokenizer = served.model.tokenizer().map_err(|e| served.error(e))?;
     let mut all = vec![];
     for text in &texts {
         let encoding = tokenizer.encode(text, special).map_err(|e| served.error(e))?;
         let spans: Vec<[usize; 2]> = encoding.chars.iter().map(|(a, b)| [*a, *b]).collect();
-        all.push(
-            json!({"tokens": encoding.ids, "pieces": encoding.pieces, "count": encoding.ids.len(), "spans": spans}),
-        );
+        let pair = |(id, piece): (&u32, &String)| json!({"id": id, "piece": piece});
+        let tokens = match paired {
+            true => json!(encoding.ids.iter().zip(&encoding.pieces).map(pair).collect::<Vec<_>>()),
+            false => json!(encoding.ids),
+        };
+        let mut value = json!({"tokens": tokens, "pieces": encoding.pieces, "count": encoding.ids.len(), "spans": spans,
+            "max_model_len": served.context()});
+        if strings {
+            value["token_strs"] = json!(encoding.pieces);
+        }
+        all.push(value);
     }
     let value = if one { all.remove(0) } else { list(served, all) };
     Ok(reply(&value, &ignored))

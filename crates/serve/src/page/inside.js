@@ -1,6 +1,6 @@
 // Looking inside what was just asked, and the runs of this machine. Stands behind page.js and uses its helpers.
-const VIEWS = {maps: "where heads look", heads: "numbers for each head", lens: "what each layer would say", loss: "how surprised it is", gradients: "what the answer hangs on", rollout: "attention through all layers", align: "source and target", patches: "where it looks in the picture", trace: "what the chain did"};
-const viewsOf = m => m.views || [];
+const VIEWS = {maps: "where heads look", heads: "numbers for each head", lens: "what each layer would say", loss: "how surprised it is", gradients: "what the answer hangs on", rollout: "attention through all layers", align: "source and target", patches: "where it looks in the picture", trace: "what the chain did", tree: "the beam as a tree"};
+const viewsOf = m => (m.views || []).map(v => v === "trace" && m.pair ? "tree" : v);
 const canLook = () => { const m = model(); return !!m && viewsOf(m).length > 0 && !["embed", "answer"].includes(mode()); };
 
 const options = (select, list) => select.replaceChildren(...list.map(([value, name]) => { const o = make("option", name); o.value = value; return o; }));
@@ -47,13 +47,15 @@ function chain(trace) {
     }
     out.push(d);
   }
+  if (trace.tokens && trace.tokens.length) removed(trace);
   return out;
 }
 function told(data) {
   const out = [];
   for (const [, grid] of data.grids || []) out.push(heat(grid));
   for (const [, table] of data.tables || []) out.push(asTable(table));
-  if (data.trace) out.push(...chain(data.trace));
+  if (data.trace && data.trace.nodes) out.push(...beamTree(data.trace.nodes));
+  else if (data.trace) out.push(...chain(data.trace));
   return out.length ? out : [make("p", "there is nothing to be seen")];
 }
 
@@ -61,7 +63,7 @@ let looking = null;
 async function look() {
   if (looking) looking.abort();
   const mine = looking = new AbortController();
-  const view = $("view").value, m = model(), body = {model: m.id, views: [view]};
+  const view = $("view").value, m = model(), body = {model: m.id, views: [view === "tree" ? "trace" : view]};
   $("layer-box").hidden = $("head-box").hidden = view !== "maps";
   $("kind-box").hidden = view !== "maps" || !m.pair;
   try {
@@ -72,6 +74,7 @@ async function look() {
       if ($("layer").value !== "") body.layer = +$("layer").value;
       if ($("head").value !== "") body.head = +$("head").value;
     }
+    if (view === "tree") Object.assign(body, {beam: Math.max(2, +$("beam").value), n: 1, max_tokens: 32});
     if (view === "trace") {
       body.max_tokens = Math.min(+$("max_tokens").value || 16, 32);
       if ($("chain").value.trim()) body.chain = $("chain").value.trim();

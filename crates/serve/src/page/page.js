@@ -39,7 +39,7 @@ function show() {
   $("question-box").hidden = way !== "answer";
   $("text-box").hidden = way === "image";
   $("file-box").hidden = way !== "image";
-  $("sampling").hidden = $("chain-box").hidden = !["chat", "text"].includes(way);
+  $("sampling").hidden = $("chain-box").hidden = $("steps-box").hidden = !["chat", "text"].includes(way);
   $("beams").hidden = way !== "translate";
   $("text-name").textContent = HINTS[way] || "Text";
   $("inside").hidden = !canLook();
@@ -145,7 +145,10 @@ const once = {
     const data = await (await ask("/v1/translate", {model: model().id, input: $("text").value, beam: +$("beam").value, n, alignments: true}, signal)).json();
     const one = data.data[0], list = make("ol");
     for (const t of one.translations) { const li = make("li", t.text); li.append(make("small", "  " + t.score.toFixed(3))); list.append(li); }
-    return one.translations.length ? [list, alignment(one.source_tokens, one.translations[0])] : [make("p", "nothing")];
+    if (!one.translations.length) return [make("p", "nothing")];
+    const details = make("details"), best = one.translations[0];
+    details.append(make("summary", "the same in numbers"), alignment(one.source_tokens, best));
+    return [list, alignmentLines(one.source_tokens, best), details];
   },
   async classify(signal) {
     const data = await (await ask("/v1/classify", {model: model().id, input: $("text").value}, signal)).json();
@@ -208,8 +211,23 @@ document.addEventListener("keydown", event => {
   if (event.key === "Escape" && running) running.abort();
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("form").requestSubmit();
 });
-document.addEventListener("dragover", event => event.preventDefault());
-document.addEventListener("drop", event => { event.preventDefault(); if (mode() === "image" && event.dataTransfer.files.length) { $("file").files = event.dataTransfer.files; $("form").requestSubmit(); } });
+document.addEventListener("dragover", event => { event.preventDefault(); $("file-box").classList.add("over"); });
+for (const name of ["dragleave", "drop", "dragend"]) document.addEventListener(name, () => $("file-box").classList.remove("over"));
+document.addEventListener("drop", event => {
+  event.preventDefault();
+  if (mode() !== "image" || !event.dataTransfer.files.length) return;
+  $("file").files = event.dataTransfer.files;
+  preview();
+  $("form").requestSubmit();
+});
+function preview() {
+  const file = $("file").files[0], reader = new FileReader();
+  $("preview").hidden = true;
+  if (!file) return;
+  reader.addEventListener("load", () => { $("preview").src = reader.result; $("preview").hidden = false; });
+  reader.readAsDataURL(file);
+}
+$("file").addEventListener("change", preview);
 $("model").addEventListener("change", choose);
 $("mode").addEventListener("change", show);
 $("key").addEventListener("change", load);
@@ -220,6 +238,7 @@ async function load() {
     $("model").replaceChildren(...models.map(m => { const o = make("option", m.id); o.value = m.id; return o; }));
     choose();
     runs();
+    moreSteps();
   } catch (error) {
     $("what").textContent = error.message;
   }

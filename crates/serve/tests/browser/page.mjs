@@ -59,6 +59,29 @@ async function ask(page, model, way, text, keyboard = false) {
   return page.textContent("#out");
 }
 
+const order = (page) => page.$$eval("#steps .chip", (chips) => chips.map((chip) => chip.textContent.split(" ")[0]).join(" "));
+/** The steps of the chain: dragged, moved by buttons, taken out, added to; and what each removes. */
+async function stepsByMouse(page) {
+  await page.selectOption("#mode", "text");
+  check((await order(page)) === "temperature top_k top_p", `the numbers as steps: ${await order(page)}`);
+  await page.dragAndDrop("#steps li:nth-child(3) .chip", "#steps li:nth-child(1) .chip");
+  check((await order(page)) === "top_p temperature top_k" && (await page.inputValue("#chain")).startsWith("top_p"), `a step is dragged: ${await order(page)}`);
+  await page.click("#steps li:nth-child(2) button[aria-label$=' up']");
+  check((await order(page)) === "temperature top_p top_k", "a button moves a step");
+  await page.fill("#text", "the quick brown fox");
+  await page.click("#removes");
+  await page.waitForFunction(() => /means over/.test(document.getElementById("steps-said").textContent));
+  const effects = await page.$$eval("#steps .effect", (all) => all.map((one) => one.textContent));
+  check(effects.length === 3 && effects.every((e) => e.startsWith("takes out")) && effects.some((e) => /with .* %/.test(e)), `what each removes: ${effects.join(" | ")}`);
+  await page.selectOption("#more", "min_p");
+  await page.click("#add");
+  check((await order(page)) === "temperature top_p top_k min_p", "a step is added");
+  await page.click("#steps li:nth-child(4) button[aria-label$=' out']");
+  check((await order(page)) === "temperature top_p top_k", "and taken out");
+  check((await ask(page, "llama", "text", "the quick brown fox")).length > 20, "the chain is asked as it stands");
+  await clean(page, "light-steps");
+  await page.fill("#chain", "");
+}
 // Every tool, with the mouse.
 {
   const page = await open("light", { width: 1280, height: 900 });
@@ -86,9 +109,21 @@ async function ask(page, model, way, text, keyboard = false) {
   check((await ask(page, "llama", "text", "the lazy dog")).includes("nonsense"), "what is wrong is said");
   check(page.faults.splice(0).every((f) => f.includes("400")), "and the browser notes the refusal, nothing else");
   await page.fill("#chain", "");
+  await stepsByMouse(page);
   check((await ask(page, "llama", "score", "the lazy dog")).includes("perplexity"), "probabilities of a text");
   check((await ask(page, "marian", "translate", "the quick brown fox")).length > 3, "a translation");
   check((await page.$$("#out table td")).length > 4, "with its alignment");
+  check((await page.$$("#out svg.lines line")).length > 3 && (await page.$$("#out svg.lines .mark")).length > 8, "and as lines between the tokens");
+  await page.click("#out svg.lines .mark >> nth=1");
+  check((await page.$$("#out svg.lines line.strong")).length > 0, "a token shows its own lines");
+  await page.click("#inside");
+  await page.waitForSelector("#seen table");
+  await page.selectOption("#view", "tree");
+  await page.waitForSelector("#seen svg.tree");
+  check((await page.$$("#seen svg.tree .mark.pruned")).length > 3 && (await page.$$("#seen svg.tree .mark.strong")).length > 0, "the beam as a tree");
+  const told = await page.textContent("#seen .said");
+  await page.click("#seen svg.tree .mark.pruned >> nth=0");
+  check((await page.textContent("#seen .said")) !== told, "a token of it tells how it came to be");
   await clean(page, "light-translate");
   check((await ask(page, "bert-classify", "classify", "the fox")).includes("%"), "a class");
   check((await ask(page, "bert-tag", "tag", "Ada Lives In Rome")).length > 3, "tags");
@@ -100,6 +135,21 @@ async function ask(page, model, way, text, keyboard = false) {
   await page.selectOption("#model", "vit");
   await page.setInputFiles("#file", { name: "a.png", mimeType: "image/png", buffer: png() });
   check((await ask(page, "vit")).includes("%"), "a picture");
+  await page.waitForSelector("#preview:not([hidden])");
+  await page.setInputFiles("#file", []);
+  await page.waitForSelector("#preview", { state: "hidden" });
+  await page.evaluate(() => document.getElementById("out").replaceChildren());
+  const files = await page.evaluateHandle((bytes) => {
+    const data = new DataTransfer();
+    data.items.add(new File([new Uint8Array(bytes)], "b.png", { type: "image/png" }));
+    return data;
+  }, [...png()]);
+  await page.dispatchEvent("#file-box", "dragover", { dataTransfer: files });
+  check(await page.evaluate(() => document.getElementById("file-box").classList.contains("over")), "the place to drop shows itself");
+  await page.dispatchEvent("#file-box", "drop", { dataTransfer: files });
+  await done(page);
+  await page.waitForSelector("#preview:not([hidden])");
+  check((await page.textContent("#out")).includes("%"), "a picture that was dropped");
   // The run under way: its curve grows while the page is looked at.
   const before = await page.textContent("#run-what");
   check(/under way/.test(before) && (await page.$$("#curve path")).length === 2, `the run: ${before}`);
@@ -124,16 +174,47 @@ async function ask(page, model, way, text, keyboard = false) {
     const id = await page.evaluate(() => document.activeElement.id || document.activeElement.className || document.activeElement.tagName);
     seen.add(id); // behind the last control comes the browser itself, and then the first again
   }
-  const wanted = ["model", "mode", "text", "temperature", "top_p", "top_k", "max_tokens", "seed", "chain", "go", "inside", "token", "view", "layer", "head", "run"];
+  const wanted = ["model", "mode", "text", "temperature", "top_p", "top_k", "max_tokens", "seed", "chain", "chip", "more", "step", "add", "removes", "go", "inside", "token", "view", "layer", "head", "run"];
   const missing = wanted.filter((id) => !seen.has(id));
   check(missing.length === 0, `every control is reached by Tab; missing: ${missing.join(" ") || "none"}`);
   await page.focus("#out .token");
   await page.keyboard.press("Enter");
   check((await page.$$("#top-list dt")).length >= 4, "a token is asked by Enter");
+  // The steps of the chain.
+  await page.focus("#steps .chip");
+  await page.keyboard.press("ArrowDown");
+  check((await order(page)) === "top_k temperature top_p", `an arrow key moves a step: ${await order(page)}`);
+  await page.keyboard.press("ArrowDown");
+  check((await order(page)) === "top_k top_p temperature", "and again, as it keeps the focus");
+  await page.keyboard.press("Delete");
+  check((await order(page)) === "top_k top_p", "Delete takes it out");
+  await page.focus("#removes");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => /means over/.test(document.getElementById("steps-said").textContent));
+  check(/takes out/.test(await page.textContent("#steps")), "what each removes, by the keyboard");
+  await page.fill("#chain", "");
   await page.focus("#view");
   await page.keyboard.press("ArrowDown");
   await page.waitForFunction(() => document.getElementById("view").selectedIndex > 0);
   check(true, "a view is chosen by an arrow key");
+  // The pictures of a translation, by arrow keys.
+  await ask(page, "marian", "translate", "the quick brown fox", true);
+  await page.focus("#out svg.lines .mark >> nth=0");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowUp");
+  check(/^source/.test(await page.evaluate(() => document.activeElement.getAttribute("aria-label"))), "from a token to what it looks at");
+  await page.focus("#inside");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#seen table");
+  await page.selectOption("#view", "tree");
+  await page.waitForSelector("#seen svg.tree");
+  await page.focus("#seen svg.tree .mark >> nth=0");
+  const before = await page.textContent("#seen .said");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowDown");
+  check((await page.textContent("#seen .said")) !== before, "arrow keys walk through the tree");
+  await clean(page, "dark-tree");
+  await ask(page, "llama", "text", "the fox", true);
   // Escape stops a long answer.
   await page.fill("#max_tokens", "60");
   await page.focus("#text");
@@ -152,6 +233,12 @@ async function ask(page, model, way, text, keyboard = false) {
   await page.click("#inside");
   await page.waitForSelector("#seen table");
   await clean(page, "phone");
+  await ask(page, "marian", "translate", "the quick brown fox");
+  await page.click("#inside");
+  await page.waitForSelector("#seen table");
+  await page.selectOption("#view", "tree");
+  await page.waitForSelector("#seen svg.tree");
+  await clean(page, "phone-tree");
   check(page.faults.length === 0, `phone: no errors in the console ${page.faults.join(" | ")}`);
   await page.context().close();
 }
