@@ -114,6 +114,9 @@ pub(crate) fn in_small(args: &mut Vec<String>) {
         args.extend(["--set".to_string(), format!("{key}={value}")]);
     }
     if verb == "compare" {
+        if let Some(at) = args.iter().position(|arg| arg == "--budget") {
+            args.drain(at..=at + 1);
+        }
         args.extend(["--budget".into(), "3 steps".into()]);
     }
 }
