@@ -107,7 +107,9 @@ fn line(report: &LoadTestReport) -> String {
 /// A server of our own, which ends with the program; where it listens, and how many ids the model knows.
 fn serve(args: &Args) -> Result<(SocketAddr, usize), Fail> {
     let path = input::model_or_newest(args.model.as_deref())?;
-    let limits = Limits { rows: args.clients.iter().copied().max().unwrap_or(1).max(1), ..Limits::default() };
+    // The client with the long prompts has a row of its own: it is measured what it does to the others' steps.
+    let rows = args.clients.iter().copied().max().unwrap_or(1).max(1) + usize::from(args.beside.is_some());
+    let limits = Limits { rows, ..Limits::default() };
     let metrics = Arc::new(Metrics::default());
     let served =
         Served::new("model", Arc::new(input::open(&path, input::LoadArgs::default())?), &limits, metrics.clone());
