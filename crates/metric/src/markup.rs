@@ -4,7 +4,7 @@
 //! use qkv_metric::Closed;
 //! let given = "<note>the <b>dog";
 //! assert_eq!(Closed::of(given, " sleeps</b></note>"), Closed { right: 2, wrong: 0, open: 0 });
-//! assert_eq!(Closed::of(given, "</note></b>"), Closed { right: 0, wrong: 2, open: 2 });
+//! assert_eq!(Closed::of(given, "</note></b>"), Closed { right: 1, wrong: 1, open: 1 }); // only `</b>` in its turn
 //! ```
 
 /// The tags that whoever goes on with a text had to close.

@@ -400,7 +400,8 @@ mod tests {
         }
     }
 
-    /// Queries that are taken as tiles get the same however many come at once, also one at a time.
+    /// Queries that are taken as tiles get the same however many come at once, also one at a time; up to what the products of
+    /// few and of many rows round differently.
     #[test]
     fn tiles_say_the_same_however_a_row_is_cut() {
         let draw = |name: u64, shape: [usize; 4]| {
@@ -418,7 +419,8 @@ mod tests {
             let whole = part(0, 600);
             for cut in [1, 7, 32, 64, 100, 257] {
                 let parts: Vec<f32> = (0..600).step_by(cut).flat_map(|from| part(from, 600.min(from + cut))).collect();
-                assert!(qkv_testkit::max_diff(&whole, &parts) < 1e-6, "{sight:?}, {cut} at a time");
+                let off = qkv_testkit::max_diff(&whole, &parts);
+                assert!(off < 1e-5, "{sight:?}, {cut} at a time: {off}");
             }
         }
     }

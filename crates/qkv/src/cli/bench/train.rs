@@ -10,6 +10,8 @@ use crate::cli::fail::Fail;
 use crate::cli::input::not_zero;
 use crate::cli::terminal::say;
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use qkv_kernels::ProductPrecision;
 use qkv_model::{Transformer, count};
 use qkv_nn::device;
 use qkv_runs::memory;
@@ -56,6 +58,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     ))
 }
 
+fn products() -> impl TypedValueParser<Value = ProductPrecision> {
+    PossibleValuesParser::new(["f32", "bf16"]).map(|name| match name.as_str() {
+        "bf16" => ProductPrecision::Bf16,
+        _ => ProductPrecision::F32,
+    })
+}
+
+/// How it is computed, where that is not the usual way.
+fn way(args: &Args) -> &'static str {
+    match args.precision {
+        _ if args.plain => " plain",
+        ProductPrecision::F32 => "",
+        ProductPrecision::Bf16 => " bf16",
+    }
+}
+
 /// Three steps to warm up, then the measured ones.
 fn measure(args: &Args) -> Result<Report, Fail> {
     let mut model = Transformer::new(&args.spec()?, 0, &device::default().autodiff())?;
@@ -74,7 +92,7 @@ fn measure(args: &Args) -> Result<Report, Fail> {
     let tokens = args.batch * args.context * if args.shape.is_pair() { 2 } else { 1 };
     let middle = median(times.clone());
     Ok(Report {
-        system: format!("qkv {}{}", env!("CARGO_PKG_VERSION"), args.way()),
+        system: format!("qkv {}{}", env!("CARGO_PKG_VERSION"), way(args)),
         shape: args.shape.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string()),
         params: count::parameters(&model).iter().map(count::Parameter::elements).sum(),
         threads: rayon::current_num_threads(),

@@ -5,7 +5,6 @@
 //! own. `bahdanau`: gated units that look at the source before each step. Dropout off.
 
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use qkv_base::Result;
 use qkv_data::Batch;
 use qkv_kernels::{Activation, Key, ProductPrecision};
@@ -47,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0)]
     pub(super) threads: usize,
     /// What the factors of products are rounded to
-    #[arg(long, default_value = "f32", value_parser = products(), conflicts_with = "plain")]
+    #[arg(long, default_value = "f32", value_parser = super::products(), conflicts_with = "plain")]
     pub(super) precision: ProductPrecision,
     /// Run burn's own operations (every kernel's plain twin) instead of the kernels
     #[arg(long)]
@@ -55,13 +54,6 @@ pub(crate) struct Args {
     /// One line of JSON, with the fields of the PyTorch benchmark
     #[arg(long)]
     pub(super) json: bool,
-}
-
-fn products() -> impl TypedValueParser<Value = ProductPrecision> {
-    PossibleValuesParser::new(["f32", "bf16"]).map(|name| match name.as_str() {
-        "bf16" => ProductPrecision::Bf16,
-        _ => ProductPrecision::F32,
-    })
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -121,15 +113,6 @@ impl Args {
                 }
             }
         })
-    }
-
-    /// How it is computed, where that is not the usual way.
-    pub(super) fn way(&self) -> &'static str {
-        match self.precision {
-            _ if self.plain => " plain",
-            ProductPrecision::F32 => "",
-            ProductPrecision::Bf16 => " bf16",
-        }
     }
 
     /// A batch as a loader would make it: random ids, every position a target.
