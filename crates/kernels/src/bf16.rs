@@ -205,8 +205,10 @@ mod words {
         fn mul_add(self, _: V4, a: pulp::f32x16, b: pulp::f32x16, sum: pulp::f32x16) -> pulp::f32x16 {
             // SAFETY: vectors of 512 bits all; only `tiles`, compiled for these instructions, makes a `Pairs`.
             unsafe {
-                let sum: __m512 = std::mem::transmute(sum);
-                std::mem::transmute(_mm512_dpbf16_ps(sum, std::mem::transmute(a), std::mem::transmute(b)))
+                let a = std::mem::transmute::<pulp::f32x16, __m512bh>(a);
+                let b = std::mem::transmute::<pulp::f32x16, __m512bh>(b);
+                let sum = std::mem::transmute::<pulp::f32x16, __m512>(sum);
+                std::mem::transmute(_mm512_dpbf16_ps(sum, a, b))
             }
         }
     }
@@ -261,7 +263,9 @@ mod tests {
 
     #[test]
     fn numbers_are_rounded_to_the_nearest_even() {
-        assert_eq!([1.0, 1.00390625, 1.01171875, -3.1415927].map(round), [1.0, 1.0, 1.015625, -3.140625]);
+        let step = 1.0 / 128.0; // between two neighbours above 1
+        let halfway = [1.0, 1.0 + 0.5 * step, 1.0 + 1.5 * step, -3.3].map(round);
+        assert_eq!(halfway, [1.0, 1.0, 1.0 + 2.0 * step, -3.296_875]);
         assert!(round(f32::NAN).is_nan() && round(f32::INFINITY) == f32::INFINITY && round(1e-40) == 0.0);
     }
 

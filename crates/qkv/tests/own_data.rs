@@ -249,7 +249,7 @@ fn rare_classes_count_more_and_it_is_said() {
     let dir = place("");
     let at = dir.path();
     let row = |i: usize| {
-        let rare = i % 20 == 0;
+        let rare = i.is_multiple_of(20);
         format!(
             "the {} letter {i}\t{}\n",
             if rare { "odd" } else { "plain" },

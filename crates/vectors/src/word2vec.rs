@@ -365,7 +365,7 @@ struct Window<'a> {
 impl Window<'_> {
     /// What is to be added; `errors` is room to write in.
     #[inline(always)]
-    fn learn(mut self, net: &Net, errors: &mut [f32; WIDEST * WIDEST], rate: f32) {
+    fn learn(self, net: &Net, errors: &mut [f32; WIDEST * WIDEST], rate: f32) {
         let (stride, n, m) = (net.stride, self.input.len(), self.output.len());
         if n == 0 {
             return;

@@ -120,7 +120,7 @@ mod tests {
         rows.advance();
         let each = rows.copy_prefix(0, 1).unwrap().bytes();
         let mut cache = PrefixCache::new(10 * each + each / 2);
-        let mut keep = |cache: &mut PrefixCache, ids: &[u32], adapter| {
+        let keep = |cache: &mut PrefixCache, ids: &[u32], adapter| {
             cache.keep(ids, adapter, |n| rows.copy_prefix(0, n), each);
         };
         keep(&mut cache, &[1, 2, 3], None);
