@@ -59,10 +59,15 @@ function told(data) {
   return out.length ? out : [make("p", "there is nothing to be seen")];
 }
 
-let looking = null;
+// The server looks at one thing at a time and goes on looking when nobody waits any more: a wish that comes meanwhile waits for its turn.
+let looking = false, again = false;
 async function look() {
-  if (looking) looking.abort();
-  const mine = looking = new AbortController();
+  again = looking;
+  if (looking) return;
+  looking = true;
+  try { do { again = false; await lookOnce(); } while (again); } finally { looking = false; }
+}
+async function lookOnce() {
   const view = $("view").value, m = model(), body = {model: m.id, views: [view === "tree" ? "trace" : view]};
   $("layer-box").hidden = $("head-box").hidden = view !== "maps";
   $("kind-box").hidden = view !== "maps" || !m.pair;
@@ -82,11 +87,10 @@ async function look() {
       if ($("seed").value !== "") body.seed = +$("seed").value;
     }
     $("look-note").textContent = "…";
-    const data = await (await ask("/v1/see", body, mine.signal)).json();
+    const data = await (await ask("/v1/see", body)).json();
     $("seen").replaceChildren(...told(data));
     $("look-note").textContent = (data.notes || []).join(" ");
   } catch (error) {
-    if (error.name === "AbortError") return;
     $("seen").replaceChildren(make("p", error.message, "error"));
     $("look-note").textContent = "";
   }
