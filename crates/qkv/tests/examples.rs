@@ -20,6 +20,8 @@ const SHORTER: &[(&str, &[&str])] = &[
     ("qkv bench ops --only", &[]),
     ("qkv bench ops", &["--rounds", "1"]),
     ("qkv bench serve --url", &["--rounds", "1", "--tokens", "2", "--vocabulary", "90"]),
+    ("qkv bench all --quick", &[]),
+    ("qkv bench all", &["--quick"]),
     ("qkv bench", &["--rounds", "1"]),
     ("qkv vectors train", &[]),
     ("qkv see", &["--force"]),

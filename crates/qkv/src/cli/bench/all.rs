@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   qkv bench all                      some minutes: training, decoding, translating, encoding, in each precision
-  qkv bench all --json > mine.json   one JSON, with what the machine is and what it can do
+  qkv bench all --json               one JSON to keep or send, with what the machine is and what it can do
   qkv bench all --quick              small networks and one round: whether it all runs, not how fast")]
 pub(crate) struct Args {
     /// Small networks, one round
