@@ -86,7 +86,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fail> {
     let machine = asked(&["doctor", "--threads", &threads])?;
     let mut results = Map::new();
     if !args.json {
-        say(format!("{}, {} threads", level(&machine), machine["threads"]))?;
+        let quick = if args.quick { "; one row, one round: whether it runs, not how fast it is" } else { "" };
+        say(format!("{}, {} threads{quick}", level(&machine), machine["threads"]))?;
     }
     for Benchmark { name, args: how, rate, unit } in benchmarks(args.quick) {
         talk(format!("{name} …"));
