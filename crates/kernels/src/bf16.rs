@@ -36,13 +36,26 @@ impl ProductPrecision {
     }
 }
 
+/// How [`product_of_pieces`] is called.
+type OfPieces = fn([usize; 3], &mut [f32], Strided, Accumulate, &[f32], Strided, &[Piece]);
+
+impl ProductPrecision {
+    /// The product of factors of this precision.
+    pub(crate) fn product(self) -> OfPieces {
+        match self {
+            Self::F32 => product_of_pieces,
+            Self::Bf16 => rounded_product,
+        }
+    }
+}
+
 /// `x` as bf16 has it. A number next to zero becomes zero, as the processor has it.
 pub(crate) fn round(x: f32) -> f32 {
     if x.is_subnormal() { 0.0f32.copysign(x) } else { bf16::from_f32(x).to_f32() }
 }
 
 /// [`product_of_pieces`] of rounded factors.
-pub(crate) fn rounded_product(
+fn rounded_product(
     size: [usize; 3],
     dst: &mut [f32],
     d: Strided,

@@ -8,11 +8,11 @@
 //! Shapes: h `[N, C]`, W `[V, C]`, b `[V]`, loss `[1]`. A batch of one part has the bits of the two operations one after the other;
 //! with more parts dW and db are sums of sums.
 
-use crate::bf16::{ProductPrecision, rounded_product};
+use crate::bf16::ProductPrecision;
 use crate::cross_entropy::{CrossEntropy, Loss, cross_entropies};
 use crate::fused::{Fused, apply, contiguous, elements, elements_mut, rows_and_width, tensor, uninit};
 use crate::linear::{Projection, linear_in};
-use crate::product::{Accumulate, Piece, Strided, product_of_pieces, rowwise};
+use crate::product::{Accumulate, Piece, Strided, rowwise};
 use crate::registry::{Bench, Case, Op, Work};
 use crate::simd::axpy;
 use crate::threads;
@@ -74,11 +74,7 @@ struct HeadLoss {
 
 impl HeadLoss {
     fn product(&self, size: [usize; 3], dst: &mut [f32], onto: Accumulate, lhs: &[f32], a: Strided, piece: Piece) {
-        let product = match self.products {
-            ProductPrecision::F32 => product_of_pieces,
-            ProductPrecision::Bf16 => rounded_product,
-        };
-        product(size, dst, rowwise(size[2]), onto, lhs, a, &[piece]);
+        self.products.product()(size, dst, rowwise(size[2]), onto, lhs, a, &[piece]);
     }
 }
 

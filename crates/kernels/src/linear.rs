@@ -20,9 +20,9 @@
 //! ```
 
 use crate::activation::{self, Activation};
-use crate::bf16::{ProductPrecision, rounded_product};
+use crate::bf16::ProductPrecision;
 use crate::fused::{Fused, apply, contiguous, elements, elements_mut, rows_and_width, tensor, uninit};
-use crate::product::{Accumulate, Piece, Strided, product_of_pieces, rowwise};
+use crate::product::{Accumulate, Piece, Strided, rowwise};
 use crate::registry::{Bench, Case, Op, Work};
 use crate::threads;
 use burn::backend::DispatchTensor;
@@ -128,11 +128,7 @@ struct Linear {
 impl Linear {
     /// `dst ← onto + a·b` in this layer's precision; dst `[m, n]` by rows.
     fn product(&self, size: [usize; 3], dst: &mut [f32], onto: Accumulate, lhs: &[f32], a: Strided, pieces: &[Piece]) {
-        let product = match self.precision {
-            ProductPrecision::F32 => product_of_pieces,
-            ProductPrecision::Bf16 => rounded_product,
-        };
-        product(size, dst, rowwise(size[2]), onto, lhs, a, pieces);
+        self.precision.product()(size, dst, rowwise(size[2]), onto, lhs, a, pieces);
     }
 }
 
